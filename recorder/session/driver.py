@@ -1,0 +1,397 @@
+"""Runs one session and watches it from outside: the only room that touches a live session.
+
+Everything it reads of the stream comes from the attach pipe, opened before the start. It decides
+nothing about what a session meant; it says what happened (``Watched``) and keeps the bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import selectors
+import shutil
+import stat
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from requests.exceptions import RequestException
+
+from recorder.engine.client import Engine
+from recorder.refusal import ExitCode, Refusal
+from recorder.session.attach import Attachment, attach
+from recorder.session.container import (
+    FORWARDER_UID,
+    SESSION_UID,
+    SOCKET,
+    Limits,
+    session_container,
+)
+from recorder.session.frames import STDOUT, FrameFault
+from recorder.session.harness import (
+    CERTIFICATE,
+    CONFIGURATION_DIRECTORY,
+    LOG_DIRECTORY,
+    PROXY_PORT,
+    WORKSPACE,
+)
+from recorder.session.sidecar import (
+    Credential,
+    Sidecar,
+    Upstream,
+    end_sidecar,
+    remove_sidecar,
+    start_sidecar,
+    wait_ready,
+)
+
+SESSION_FILE = "/etc/recorder/session.json"
+OUTCOME_FILE = "/opt/recorder/outcome.json"
+END_SECONDS = 15.0
+WATCH_SECONDS = 0.5
+OUTCOME_LIMIT = 1 << 16
+
+Ended = Literal["harness", "deadline", "disk", "sidecar", "stream"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """One session to run. ``name`` becomes part of the containers' names and must be unique.
+
+    ``workspace`` gives the tree as a tar stream whose names lie under ``workspace/`` and whose
+    owner is ``uid``; ``timeout`` is in seconds; ``disk_floor`` in free bytes under ``directory``.
+    """
+
+    name: str
+    session_image: str
+    sidecar_image: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    workspace: Callable[[int], Iterable[bytes]]
+    upstream: Upstream
+    credential: Credential
+    placeholder: str
+    labels: Mapping[str, str]
+    directory: Path
+    policy: str | None = None
+    uid: int = SESSION_UID
+    timeout: float = 1800.0
+    limits: Limits = field(default_factory=Limits)
+    disk_floor: int = 1 << 30
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of each step, by a monotonic clock."""
+
+    sidecar: float = 0.0
+    create: float = 0.0
+    start: float = 0.0
+    first_line: float | None = None
+    session: float = 0.0
+    collect: float = 0.0
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What was seen of a session. ``outcome`` is the guard's own word, None where it left none."""
+
+    ended: Ended
+    exit_status: int | None
+    outcome: Mapping[str, Any] | None
+    sidecar: Mapping[str, str]
+    session_inspect: Mapping[str, Any]
+    sidecar_inspect: Mapping[str, Any]
+    egress_whole: bool
+    times: Times
+    stdout_bytes: int
+    stderr_bytes: int
+
+
+class Session:
+    """A session in three steps, so that a batch can start the sidecar ahead of its turn.
+
+    ``prepare`` starts the sidecar; ``run`` runs the session to its end and keeps its streams;
+    ``remove`` takes every container and volume away, and may be called at any time.
+    """
+
+    def __init__(self, engine: Engine, order: Order) -> None:
+        self.engine = engine
+        self.order = order
+        self.sidecar: Sidecar | None = None
+        self.container: str | None = None
+        self._started = 0.0
+
+    def prepare(self) -> None:
+        """Start the sidecar; it becomes ready while the caller does something else."""
+        self._started = time.monotonic()
+        order = self.order
+        self.sidecar = start_sidecar(
+            self.engine,
+            name=order.name,
+            image=order.sidecar_image,
+            labels={**order.labels, "recorder.role": "sidecar"},
+            upstream=order.upstream,
+            configuration={
+                "session": order.labels.get("recorder.session", order.name),
+                "policy": order.policy,
+                "placeholder": order.placeholder,
+                "credential": {"kind": order.credential.kind, "value": order.credential.value},
+                "upstream_ca": order.upstream.certificate,
+            },
+        )
+
+    def run(self) -> Watched:
+        """Run to the end; raw.jsonl, stderr.log and egress.jsonl are durable when it returns.
+
+        Refusal 12 where the session could not be confined; nothing was started then.
+        """
+        if self.sidecar is None:
+            self.prepare()
+        assert self.sidecar is not None
+        order, engine, sidecar = self.order, self.engine, self.sidecar
+        began = time.monotonic()
+        self.container = container = engine.create_container(
+            f"{order.name}-session",
+            session_container(
+                order.session_image,
+                {**order.labels, "recorder.role": "session"},
+                sidecar.socket_volume,
+                order.limits,
+            ),
+        )
+        engine.put(container, "/", order.workspace(order.uid))
+        created = time.monotonic()
+        ready = wait_ready(sidecar)
+        was_ready = time.monotonic()
+        engine.put(container, "/", _control_files(order, ready["ca"]))
+        inspected = engine.inspect(container)
+        _refuse_loose_construction(inspected)
+        attachment = attach(engine.docker_host, container)
+        try:
+            engine.start(container)
+            running = time.monotonic()
+            streams = _Streams(order.directory)
+            try:
+                ended = self._watch(attachment, sidecar, streams, running)
+            finally:
+                streams.close()
+        finally:
+            attachment.close()
+        over = time.monotonic()
+        exit_status = self._exit_status(container)
+        outcome = _outcome(engine.get_file(container, OUTCOME_FILE, OUTCOME_LIMIT))
+        egress = end_sidecar(engine, sidecar)
+        if egress is not None:
+            write_durable(order.directory / "egress.jsonl", egress)
+        collected = time.monotonic()
+        return Watched(
+            ended=ended,
+            exit_status=exit_status,
+            outcome=outcome,
+            sidecar=ready,
+            session_inspect=inspected,
+            sidecar_inspect=engine.inspect(sidecar.container),
+            egress_whole=egress is not None,
+            times=Times(
+                sidecar=was_ready - self._started,
+                create=created - began,
+                start=running - was_ready,
+                first_line=streams.first_at - running if streams.first_at else None,
+                session=over - running,
+                collect=collected - over,
+            ),
+            stdout_bytes=streams.stdout_bytes,
+            stderr_bytes=streams.stderr_bytes,
+        )
+
+    def workspace(self) -> Iterator[bytes]:
+        """The workspace as the session left it, as a tar stream; every process has ended."""
+        assert self.container is not None
+        return self.engine.get(self.container, WORKSPACE)
+
+    def log_directory(self) -> Iterator[bytes]:
+        """The log directory as the session left it, as a tar stream."""
+        assert self.container is not None
+        return self.engine.get(self.container, LOG_DIRECTORY)
+
+    def remove(self) -> None:
+        if self.container is not None:
+            self.engine.remove_container(self.container)
+            self.container = None
+        if self.sidecar is not None:
+            remove_sidecar(self.engine, self.sidecar)
+            self.sidecar = None
+
+    def _watch(
+        self, attachment: Attachment, sidecar: Sidecar, streams: _Streams, began: float
+    ) -> Ended:
+        order = self.order
+        deadline = began + order.timeout
+        checked = began
+        with selectors.DefaultSelector() as selector:
+            selector.register(attachment, selectors.EVENT_READ, "session")
+            selector.register(sidecar.attachment, selectors.EVENT_READ, "sidecar")
+            while True:
+                now = time.monotonic()
+                if now >= deadline:
+                    return self._stop("deadline", attachment, streams)
+                if now - checked >= WATCH_SECONDS:
+                    checked = now
+                    if shutil.disk_usage(order.directory).free < order.disk_floor:
+                        return self._stop("disk", attachment, streams)
+                pending = attachment.pending()
+                wait = 0.0 if pending else min(deadline - now, WATCH_SECONDS)
+                readable = {key.data for key, _ in selector.select(wait)}
+                if "sidecar" in readable:
+                    sidecar.absorb()
+                    if sidecar.attachment.ended:
+                        return self._stop("sidecar", attachment, streams)
+                if pending or "session" in readable:
+                    try:
+                        streams.take(attachment)
+                    except FrameFault:
+                        return self._stop("stream", attachment, streams)
+                    if attachment.ended:
+                        return "harness" if attachment.frames.between_frames else "stream"
+
+    def _stop(self, why: Ended, attachment: Attachment, streams: _Streams) -> Ended:
+        """Kill the session now, and keep what it had already written."""
+        assert self.container is not None
+        self.engine.kill(self.container)
+        attachment.connection.settimeout(END_SECONDS)
+        while not attachment.ended and why != "stream":
+            try:
+                streams.take(attachment)
+            except (TimeoutError, FrameFault):
+                # The pipe did not close in time; why the session was stopped says more.
+                break
+        return why
+
+    def _exit_status(self, container: str) -> int | None:
+        try:
+            return self.engine.wait(container, END_SECONDS)
+        except RequestException:
+            # Its output ended and it did not: it is killed, and no status is claimed.
+            self.engine.kill(container)
+            return None
+
+
+class _Streams:
+    """raw.jsonl and stderr.log: byte for byte, durable once closed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._stdout = _create(directory / "raw.jsonl")
+        self._stderr = _create(directory / "stderr.log")
+        self.first_at: float | None = None
+        self.stdout_bytes = 0
+        self.stderr_bytes = 0
+
+    def take(self, attachment: Attachment) -> None:
+        for stream, piece in attachment.read():
+            if stream == STDOUT:
+                if self.first_at is None:
+                    self.first_at = time.monotonic()
+                self._stdout.write(piece)
+                self.stdout_bytes += len(piece)
+            else:
+                self._stderr.write(piece)
+                self.stderr_bytes += len(piece)
+
+    def close(self) -> None:
+        for file in (self._stdout, self._stderr):
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+
+
+def _create(path: Path) -> BinaryIO:
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def write_durable(path: Path, data: bytes) -> None:
+    """Write a file of mode 0600 whole or not at all: a part beside it, fsync, rename."""
+    part = path.with_name(path.name + ".part")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _control_files(order: Order, certificate: str) -> Iterator[bytes]:
+    """The guard's orders, the certificate and the session's own two directories, as a tar."""
+    orders = {
+        "uid": order.uid,
+        "gid": order.uid,
+        "port": PROXY_PORT,
+        "socket": SOCKET,
+        "forwarder_uid": FORWARDER_UID,
+        "directory": WORKSPACE,
+        "argv": list(order.argv),
+        "environment": dict(order.environment),
+    }
+    gathered = io.BytesIO()
+    with tarfile.open(fileobj=gathered, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path, data, mode in (
+            (SESSION_FILE, json.dumps(orders).encode(), 0o600),
+            (CERTIFICATE, certificate.encode(), 0o644),
+        ):
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.size, member.mode = len(data), mode
+            archive.addfile(member, io.BytesIO(data))
+        for path in (CONFIGURATION_DIRECTORY, LOG_DIRECTORY):
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.type, member.mode = tarfile.DIRTYPE, stat.S_IRWXU
+            member.uid = member.gid = order.uid
+            archive.addfile(member)
+    yield gathered.getvalue()
+
+
+def _outcome(data: bytes | None) -> Mapping[str, Any] | None:
+    if data is None:
+        return None
+    try:
+        parsed = json.loads(data)
+    except ValueError:
+        # Only the guard writes it, by rename: a broken one says no more than an absent one.
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _refuse_loose_construction(inspected: Mapping[str, Any]) -> None:
+    """Refusal 12 where the engine made another container than the one that was asked for."""
+    host = inspected["HostConfig"]
+    faults = [
+        fault
+        for broken, fault in (
+            (host["NetworkMode"] != "none", f"its network is {host['NetworkMode']}, not none"),
+            (bool(host.get("Binds")), "it has a bind mount of the host"),
+            (host.get("Privileged"), "it is privileged"),
+            (host.get("PidMode"), f"its process namespace is {host.get('PidMode')}"),
+            (not inspected["Config"].get("StdinOnce"), "its standard input outlives the driver"),
+            (
+                any(mount.get("Type") == "bind" for mount in inspected.get("Mounts", ())),
+                "it has a bind mount of the host",
+            ),
+            (
+                not any(str(o).startswith("seccomp=") for o in host.get("SecurityOpt") or ()),
+                "it has no seccomp profile",
+            ),
+        )
+        if broken
+    ]
+    if faults:
+        raise Refusal(
+            ExitCode.CONFINEMENT,
+            *(f"the engine made a session container that is not confined: {f}" for f in faults),
+        )
