@@ -1,0 +1,10 @@
+# Debian 13's tools and the harness: the large part of the session image, which seldom changes.
+# The harness may be executed and not read (0711, root's): the kernel then makes its process
+# non-dumpable, so nothing in the session reaches its memory or its standard output. Owner and
+# mode come from the build context: a later chmod would store its 402 MB twice.
+FROM scratch
+ADD rootfs.tar /
+ADD harness.tar /
+ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8
+WORKDIR /
+CMD ["/bin/bash"]
