@@ -108,7 +108,7 @@ def session_container(
                     "VolumeOptions": {"NoCopy": True},
                 }
             ],
-            "Tmpfs": {"/tmp": f"rw,nosuid,nodev,mode=1777,size={limits.temporary_bytes}"},
+            "Tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.temporary_bytes}"},
             "ShmSize": limits.shared_memory_bytes,
             "Memory": limits.memory_bytes,
             "MemorySwap": limits.memory_bytes,

@@ -36,8 +36,10 @@ from recorder.session.harness import (
     CERTIFICATE,
     CONFIGURATION_DIRECTORY,
     LOG_DIRECTORY,
+    MANAGED_SETTINGS,
     PROXY_PORT,
     WORKSPACE,
+    managed_settings,
 )
 from recorder.session.sidecar import (
     Credential,
@@ -345,6 +347,7 @@ def _control_files(order: Order, certificate: str) -> Iterator[bytes]:
         for path, data, mode in (
             (SESSION_FILE, json.dumps(orders).encode(), 0o600),
             (CERTIFICATE, certificate.encode(), 0o644),
+            (MANAGED_SETTINGS, managed_settings(order.placeholder), 0o644),
         ):
             member = tarfile.TarInfo(path.lstrip("/"))
             member.size, member.mode = len(data), mode

@@ -6,6 +6,7 @@ list of tools and one environment; only what the caller names differs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 HARNESS = "/opt/harness/claude"
@@ -105,3 +106,70 @@ def environment(placeholder: str = PLACEHOLDER_KEY) -> dict[str, str]:
         "https_proxy": PROXY_URL,
         "http_proxy": PROXY_URL,
     }
+
+
+# Variables by which a file of the workspace could turn the harness to another server, another
+# account, another proxy or another trust. Claude Code reloads the project's settings in
+# mid-session: with ``env.ANTHROPIC_BASE_URL`` in .claude/settings.local.json its last answer
+# came from a server the session had started. An empty value is what the harness takes for unset.
+UNSET_ROUTES = (
+    "ALL_PROXY",
+    "ANTHROPIC_API_HOST",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_AWS_BASE_URL",
+    "ANTHROPIC_BEDROCK_BASE_URL",
+    "ANTHROPIC_BEDROCK_MANTLE_BASE_URL",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "ANTHROPIC_FOUNDRY_BASE_URL",
+    "ANTHROPIC_GOOGLE_CLOUD_BASE_URL",
+    "ANTHROPIC_UNIX_SOCKET",
+    "ANTHROPIC_VERTEX_BASE_URL",
+    "CLAUDE_CODE_API_BASE_URL",
+    "CLAUDE_CODE_CERT_STORE",
+    "CLAUDE_CODE_CLIENT_CERT",
+    "CLAUDE_CODE_CLIENT_KEY",
+    "CLAUDE_CODE_CUSTOM_OAUTH_URL",
+    "CLAUDE_CODE_EXTRA_BODY",
+    "CLAUDE_CODE_HTTPS_PROXY",
+    "CLAUDE_CODE_HTTP_PROXY",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_PROXY_HOST",
+    "CLAUDE_CODE_PROXY_URL",
+    "NO_PROXY",
+    "SSL_CERT_DIR",
+    "all_proxy",
+    "grpc_proxy",
+    "no_proxy",
+)
+OFF_ROUTES = (
+    "CLAUDE_CODE_USE_ANTHROPIC_AWS",
+    "CLAUDE_CODE_USE_ANTHROPIC_GOOGLE_CLOUD",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "CLAUDE_CODE_USE_GATEWAY",
+    "CLAUDE_CODE_USE_MANTLE",
+    "CLAUDE_CODE_USE_VERTEX",
+)
+MANAGED_SETTINGS = "/etc/claude-code/managed-settings.json"
+
+
+def pinned_routes(placeholder: str = PLACEHOLDER_KEY) -> dict[str, str]:
+    """Every variable that decides where the harness goes, at the one value it may have."""
+    return {
+        "ANTHROPIC_API_KEY": placeholder,
+        "ANTHROPIC_BASE_URL": "https://api.anthropic.com",
+        "HTTPS_PROXY": PROXY_URL,
+        "HTTP_PROXY": PROXY_URL,
+        "https_proxy": PROXY_URL,
+        "http_proxy": PROXY_URL,
+        "NODE_EXTRA_CA_CERTS": CERTIFICATE,
+        "NODE_TLS_REJECT_UNAUTHORIZED": "1",
+        "SSL_CERT_FILE": CERTIFICATE,
+        **dict.fromkeys(UNSET_ROUTES, ""),
+        **dict.fromkeys(OFF_ROUTES, "0"),
+    }
+
+
+def managed_settings(placeholder: str = PLACEHOLDER_KEY) -> bytes:
+    """The settings above the project's: the session can read them and not write them."""
+    return json.dumps({"env": pinned_routes(placeholder)}, indent=1, sort_keys=True).encode()
