@@ -13,6 +13,7 @@ import ssl
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
 from recorder.refusal import ExitCode, Refusal
@@ -90,6 +91,12 @@ class Attachment:
 
     def close(self) -> None:
         self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def attach(docker_host: str, container: str, timeout: float = 60.0) -> Attachment:
