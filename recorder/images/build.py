@@ -22,7 +22,7 @@ import docker.errors
 import requests.exceptions
 
 import recorder
-from recorder.images.fetch import Fetched, Fetcher, Progress
+from recorder.images.fetch import Fetched, Fetcher, Progress, silent
 from recorder.refusal import ExitCode, Refusal
 
 PROJECT = Path(recorder.__file__).parent.parent
@@ -156,8 +156,9 @@ def _session(_: Fetcher) -> Sequence[Member]:
     ]
     settings = FOLDER / "session" / "managed-settings.json"
     entries.append(Entry("etc/claude-code/managed-settings.json", settings, 0o644))
-    for name in ("guard.py", "forwarder.py"):
-        entries.append(Entry(f"opt/recorder/{name}", code / name, 0o644))
+    entries.extend(
+        Entry(f"opt/recorder/{name}", code / name, 0o644) for name in ("guard.py", "forwarder.py")
+    )
     return [Layer("tree.tar", tuple(entries))]
 
 
@@ -214,7 +215,7 @@ IMAGE_NAMES = ("base", "session", "proxy", "recorder")
 def build_images(
     client: docker.DockerClient,
     names: Sequence[str] = IMAGE_NAMES,
-    progress: Progress = lambda line: None,
+    progress: Progress = silent,
     cache: Path = CACHE,
 ) -> list[Built]:
     """Build what is missing or out of date of ``names`` and their parents, in order.

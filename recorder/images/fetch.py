@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
 
 from recorder.images.rootfs import neutral, read_rootfs
 from recorder.refusal import ExitCode, Refusal
@@ -42,6 +43,10 @@ EXTRACT_HOOK = (
 )
 
 Progress = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Progress for whoever shows none."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Fetcher:
         self._progress = progress
 
     def rootfs(self, declaration: Path) -> Fetched:
-        """The Debian tree that ``declaration`` (a ``rootfs.toml``) names, as an uncompressed tar."""
+        """The Debian tree of ``declaration`` (a ``rootfs.toml``), as an uncompressed tar."""
         text = _text(declaration)
         rootfs = read_rootfs(text, str(declaration))
         recipe = (Path(__file__).parent / "rootfs.py").read_text(encoding="utf-8")
@@ -119,16 +124,16 @@ class Fetcher:
                         stdout=subprocess.PIPE,
                         stderr=errors,
                     )
-                    assert process.stdout is not None
+                    stream = cast("IO[bytes]", process.stdout)
                     failure: tarfile.TarError | None = None
                     try:
-                        neutral(process.stdout, output, rootfs)
-                        while process.stdout.read(1 << 20):
+                        neutral(stream, output, rootfs)
+                        while stream.read(1 << 20):
                             pass
                     except tarfile.TarError as error:
                         failure = error
                     finally:
-                        process.stdout.close()
+                        stream.close()
                         status = process.wait()
                 if status != 0 or failure is not None:
                     raise Refusal(
@@ -318,7 +323,9 @@ def _index_targets(filters: Sequence[str], *, release_info: bool) -> list[dict[s
 def _apt_options() -> str:
     """The host's way to its mirrors: proxies, certificates and date checks, as apt options."""
     dump = _run(["apt-config", "dump", "--no-empty"], cwd=Path("/"))
-    wanted = re.compile(r"Acquire::(https?|Check-Valid-Until|Check-Date|Retries|By-Hash)\b", re.I)
+    wanted = re.compile(
+        r"Acquire::(https?|Check-Valid-Until|Check-Date|Retries|By-Hash)\b", re.IGNORECASE
+    )
     return "".join(f"{line}\n" for line in dump.splitlines() if wanted.match(line))
 
 

@@ -1,4 +1,4 @@
-"""A Debian tree as an image's first layer: what is left out, what maintainer scripts would have made.
+"""A Debian tree as an image's first layer: what is left out, and what is made here.
 
 Pure: a tar stream in, a tar stream out. The trees are extracted without maintainer scripts, so the
 account files, the certificate bundle and some links are made here, and all that tells of the host
@@ -50,8 +50,8 @@ LEFT_OUT = (
 
 BUNDLE = "etc/ssl/certs/ca-certificates.crt"
 AUTHORITIES = "usr/share/ca-certificates/"
-PASSWD_MASTER = "usr/share/base-passwd/passwd.master"
-GROUP_MASTER = "usr/share/base-passwd/group.master"
+ACCOUNTS_MASTER = "usr/share/base-passwd/passwd.master"
+GROUPS_MASTER = "usr/share/base-passwd/group.master"
 NAME_SERVICES = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n"
 
 
@@ -133,7 +133,7 @@ def neutral(source: IO[bytes], destination: IO[bytes], rootfs: Rootfs) -> int:
             newest = max(newest, int(member.mtime))
             body = incoming.extractfile(member) if member.isreg() else None
             if body is not None and (
-                path.startswith(AUTHORITIES) or path in (PASSWD_MASTER, GROUP_MASTER)
+                path.startswith(AUTHORITIES) or path in (ACCOUNTS_MASTER, GROUPS_MASTER)
             ):
                 content = body.read()
                 body = io.BytesIO(content)
@@ -169,13 +169,13 @@ def _made(
             ExitCode.MISSING,
             "the Debian tree has no certificate authorities: add ca-certificates to rootfs.toml",
         )
-    missing = [name for name in (PASSWD_MASTER, GROUP_MASTER) if name not in kept]
+    missing = [name for name in (ACCOUNTS_MASTER, GROUPS_MASTER) if name not in kept]
     if missing:
         raise Refusal(
             ExitCode.MISSING,
             f"the Debian tree has no {missing[0]}: add base-passwd to rootfs.toml",
         )
-    passwd, group = kept[PASSWD_MASTER].decode(), kept[GROUP_MASTER].decode()
+    passwd, group = kept[ACCOUNTS_MASTER].decode(), kept[GROUPS_MASTER].decode()
     passwd = passwd.replace("root:*:", "root:x:", 1)
     for account in rootfs.accounts:
         passwd += f"{account.name}:x:{account.uid}:{account.uid}::{account.home}:/bin/bash\n"
