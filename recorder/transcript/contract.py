@@ -62,4 +62,4 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     session: str
     calls: tuple[Call, ...] | UnsetType = UNSET
     produced: tuple[Artifact, ...] | UnsetType = UNSET
-    answer: str | None | UnsetType = UNSET
+    answer: str | UnsetType | None = UNSET
