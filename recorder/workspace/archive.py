@@ -6,6 +6,9 @@ is larger than a fixed block; and whatever is not read is named, because an empt
 say that it was looked at.
 """
 
+# Names are bytes here, and pathlib holds none.
+# ruff: noqa: PTH118
+
 from __future__ import annotations
 
 import hashlib
@@ -157,7 +160,7 @@ class _Header(tarfile.TarInfo):
             raise EOFError(f"{error}, at byte {tarfile.offset}") from error
 
 
-class _Stopped(Exception):
+class _StoppedError(Exception):
     """The rest of the archive is not received."""
 
 
@@ -189,7 +192,7 @@ class _Reader:
                     self._member(archive, member)
                     # TarFile remembers every member for a random access that never comes.
                     archive.members = []  # type: ignore[attr-defined]
-            except _Stopped as stop:
+            except _StoppedError as stop:
                 self.stopped = str(stop)
         for path in self.left.keys() | self.not_read.keys():
             self.entries.pop(path, None)
@@ -216,14 +219,14 @@ class _Reader:
         elif path in self.entries or path in self.left or path in self.not_read:
             self.left[path] = "the archive names it twice"
         elif self.seen >= self.limits.files:
-            raise _Stopped(
+            raise _StoppedError(
                 f"more than {self.limits.files} files: the archive was not read beyond them"
             )
         else:
             self.seen += 1
             if self._plain(archive, member, path):
                 return
-        self._pass_over(member, path if path is not None else name)
+        self._pass_over(member)
 
     def _plain(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: bytes) -> bool:
         """Take one thing by its kind. False where its data is still to be passed over."""
@@ -249,12 +252,12 @@ class _Reader:
             return True
         return False
 
-    def _pass_over(self, member: tarfile.TarInfo, path: bytes) -> None:
+    def _pass_over(self, member: tarfile.TarInfo) -> None:
         """Throw away the data that follows, or stop where there is too much of it."""
         stored = _stored_bytes(member)
         self.skipped += stored
         if self.skipped > self.limits.skipped_bytes:
-            raise _Stopped(
+            raise _StoppedError(
                 f"{stored} bytes of one file not read: the archive was not read beyond it"
             )
 
@@ -343,42 +346,38 @@ class _Copy:
     """A file on its way through: in memory while it is one block, else in a temporary file."""
 
     def __init__(self, keep: Keep | None) -> None:
-        self._keep = keep
+        self._partial = None if keep is None else keep.directory / ".partial"
         self._first = b""
-        self._path: Path | None = None
         self._descriptor: int | None = None
 
     def take(self, block: bytes) -> None:
-        if self._keep is None:
+        if self._partial is None:
             return
         if not self._first and self._descriptor is None:
             self._first = block
             return
-        if self._descriptor is None:
-            self._path = self._keep.directory / ".partial"
-            self._descriptor = _create(self._path)
-            _write_all(self._descriptor, self._first)
-            self._first = b""
-        _write_all(self._descriptor, block)
+        _write_all(self._open(self._partial), block)
 
     def store(self, path: Path) -> None:
-        if self._descriptor is None:
-            if path.exists():
-                return
-            self._path = path.with_name(".partial")
-            self._descriptor = _create(self._path)
-            _write_all(self._descriptor, self._first)
-        os.close(self._descriptor)
+        if self._partial is None or (self._descriptor is None and path.exists()):
+            return
+        os.close(self._open(self._partial))
         self._descriptor = None
-        assert self._path is not None
-        os.replace(self._path, path)
-        self._path = None
+        self._partial.replace(path)
 
     def drop(self) -> None:
-        if self._descriptor is not None:
+        if self._partial is not None and self._descriptor is not None:
             os.close(self._descriptor)
-        if self._path is not None:
-            self._path.unlink()
+            self._descriptor = None
+            self._partial.unlink()
+
+    def _open(self, partial: Path) -> int:
+        """The temporary file, made with what was held in memory where it is not there yet."""
+        if self._descriptor is None:
+            self._descriptor = _create(partial)
+            _write_all(self._descriptor, self._first)
+            self._first = b""
+        return self._descriptor
 
 
 def _create(path: Path) -> int:

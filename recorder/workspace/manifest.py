@@ -5,6 +5,9 @@ The manifest of an arm is taken before its sessions and compared with the archiv
 produced nothing.
 """
 
+# Names are bytes here, and pathlib holds none.
+# ruff: noqa: PTH115, PTH118, PTH123
+
 from __future__ import annotations
 
 import hashlib

@@ -75,7 +75,8 @@ def test_regular_files_are_read_with_mode_size_and_digest() -> None:
     reading = read(archive_of((member("workspace", kind=tarfile.DIRTYPE), b""), (info, b"echo")))
     assert reading.entries == (Entry(b"run.sh", stat.S_IFREG | 0o755, 4, digest_of(b"echo")),)
     assert reading.digest(b"run.sh") == digest_of(b"echo")
-    assert reading.left == reading.not_read == () and reading.stopped is None
+    assert reading.left == reading.not_read == ()
+    assert reading.stopped is None
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -144,7 +145,8 @@ def test_a_name_that_climbs_or_lies_elsewhere_is_named_and_left(name: str) -> No
 def test_special_files_are_named_and_left(kind: bytes, why: str) -> None:
     reading = read(archive_of((member("workspace/x", kind=kind), b"")))
     assert reading.entries == ()
-    assert reading.left[0].path == b"x" and why in reading.left[0].why
+    assert reading.left[0].path == b"x"
+    assert why in reading.left[0].why
 
 
 @pytest.mark.parametrize("bit", [stat.S_ISUID, stat.S_ISGID])
@@ -164,7 +166,8 @@ def test_a_link_is_its_own_text_and_what_it_points_at_is_never_read(tmp_path: Pa
     (workspace / "in").symlink_to("a")
     (workspace / "a").write_bytes(b"a")
     reading = read(real_tar(tmp_path), keep=Keep(tmp_path / "kept", NOTHING))
-    assert reading.digest(b"out") is None and reading.digest(b"in") is None
+    assert reading.digest(b"out") is None
+    assert reading.digest(b"in") is None
     changes = compare(NOTHING, reading)
     assert [entry.path for entry in changes.produced] == [b"a"]
     assert [left.path for left in changes.left] == [b"in", b"out"]
@@ -201,7 +204,8 @@ def test_a_hard_link_to_nothing_that_was_read_is_left(target: str) -> None:
     info.linkname = target
     reading = read(archive_of((info, b""), (member("workspace/later", b"l"), b"l")))
     assert [entry.path for entry in reading.entries] == [b"later"]
-    assert reading.left[0].path == b"x" and "hard link" in reading.left[0].why
+    assert reading.left[0].path == b"x"
+    assert "hard link" in reading.left[0].why
 
 
 def test_a_hard_link_to_a_file_over_the_limit_is_not_read_either(tmp_path: Path) -> None:
@@ -215,7 +219,8 @@ def test_a_hard_link_to_a_file_over_the_limit_is_not_read_either(tmp_path: Path)
 def test_a_name_that_comes_twice_is_left(tmp_path: Path) -> None:
     data = archive_of((member("workspace/a", b"1"), b"1"), (member("workspace/a", b"2"), b"2"))
     reading = read(data)
-    assert reading.entries == () and reading.left == (Left(b"a", "the archive names it twice"),)
+    assert reading.entries == ()
+    assert reading.left == (Left(b"a", "the archive names it twice"),)
 
 
 @pytest.mark.parametrize("form", ["gnu", "posix"])
@@ -241,7 +246,8 @@ def test_a_sparse_file_over_the_limit_costs_only_what_it_stores(tmp_path: Path, 
     (workspace / "z").write_bytes(b"after")
     reading = read(real_tar(tmp_path, "-S", f"--format={form}"))
     assert [entry.path for entry in reading.entries] == [b"z"]
-    assert [item.path for item in reading.not_read] == [b"huge"] and reading.stopped is None
+    assert [item.path for item in reading.not_read] == [b"huge"]
+    assert reading.stopped is None
 
 
 def test_four_gigabytes_written_out_end_the_reading_at_once() -> None:
@@ -265,11 +271,14 @@ def test_four_gigabytes_written_out_end_the_reading_at_once() -> None:
     started = time.monotonic()
     reading = read_archive(endless(), prefix="workspace")
     assert time.monotonic() - started < 2
-    assert given_out <= 2 * MEGABYTE and closed
+    assert given_out <= 2 * MEGABYTE
+    assert closed
     assert [item.path for item in reading.not_read] == [b"huge"]
-    assert reading.stopped is not None and "not read" in reading.stopped
+    assert reading.stopped is not None
+    assert "not read" in reading.stopped
     changes = compare(Manifest((Entry(b"z", 0o100644, 1, digest_of(b"z")),)), reading)
-    assert changes.removed is None and not changes.whole
+    assert changes.removed is None
+    assert not changes.whole
 
 
 def test_files_over_a_limit_are_named_and_the_rest_is_read() -> None:
@@ -281,7 +290,8 @@ def test_files_over_a_limit_are_named_and_the_rest_is_read() -> None:
     assert [item.path for item in reading.not_read] == [b"b"]
     reading = read(data, limits=ArchiveLimits(files=2))
     assert [entry.path for entry in reading.entries] == [b"a", b"b"]
-    assert reading.stopped is not None and "more than 2 files" in reading.stopped
+    assert reading.stopped is not None
+    assert "more than 2 files" in reading.stopped
 
 
 @pytest.mark.parametrize("cut", [1, 511, 512, 700, 1024, 1536, 2000])
@@ -316,7 +326,8 @@ def test_changed_files_are_kept_under_their_digest_and_for_the_owner_alone(
     assert reading.kept == {digest_of(b"new")}
     assert [path.name for path in keep.directory.iterdir()] == [digest_of(b"new")[7:]]
     copy = keep.path_of(digest_of(b"new"))
-    assert copy.read_bytes() == b"new" and stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert copy.read_bytes() == b"new"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert stat.S_IMODE(keep.directory.stat().st_mode) == 0o700
     assert [(item.path, item.why) for item in reading.excluded] == [
         (b".headwater/cache", "under .headwater")
@@ -377,7 +388,8 @@ def test_twenty_thousand_files_are_read_within_a_second_and_a_half(tmp_path: Pat
     started = time.process_time()
     reading = read(data, size=32 * 1024, keep=Keep(tmp_path, NOTHING))
     assert time.process_time() - started < 1.5
-    assert len(reading.entries) == 20_000 and len(reading.kept) == 1
+    assert len(reading.entries) == 20_000
+    assert len(reading.kept) == 1
 
 
 def test_what_was_packed_for_a_session_compares_as_unchanged(tmp_path: Path) -> None:
@@ -387,5 +399,7 @@ def test_what_was_packed_for_a_session_compares_as_unchanged(tmp_path: Path) -> 
     before = manifest_of(workspace)
     reading = read_archive(pack(workspace, 1000, 1000, prefix="workspace"), prefix="workspace")
     changes = compare(before, reading)
-    assert changes.produced == () and changes.removed == () and changes.left == ()
+    assert changes.produced == ()
+    assert changes.removed == ()
+    assert changes.left == ()
     assert changes.whole

@@ -28,7 +28,8 @@ def test_added_changed_removed_and_touched_m01_m02_m04_m16() -> None:
 def test_a_change_of_permissions_alone_is_listed_and_not_produced() -> None:
     changes = compare(Manifest((file(b"a", b"1"),)), ArchiveReading((file(b"a", b"1", 0o755),)))
     assert changes.mode_changed == (file(b"a", b"1", 0o755),)
-    assert changes.produced == () and changes.removed == ()
+    assert changes.produced == ()
+    assert changes.removed == ()
 
 
 def test_a_link_of_the_arm_stands_and_a_new_one_is_left() -> None:
@@ -36,7 +37,8 @@ def test_a_link_of_the_arm_stands_and_a_new_one_is_left() -> None:
     after = ArchiveReading((link(b"AGENTS.md", b"CLAUDE.md"), link(b"b", b"y"), link(b"c", b"x")))
     changes = compare(before, after)
     assert [left.path for left in changes.left] == [b"b", b"c"]
-    assert changes.produced == () and changes.removed == ()
+    assert changes.produced == ()
+    assert changes.removed == ()
 
 
 def test_a_file_put_where_a_link_was_is_added_though_its_bytes_are_the_links_text() -> None:
@@ -48,7 +50,8 @@ def test_a_file_replaced_by_something_left_or_not_read_is_not_removed() -> None:
     before = Manifest((file(b"a", b"1"), file(b"b", b"1")))
     after = ArchiveReading((), left=(Left(b"a", "a FIFO"),), not_read=(Left(b"b", "big"),))
     changes = compare(before, after)
-    assert changes.removed == () and not changes.whole
+    assert changes.removed == ()
+    assert not changes.whole
 
 
 def test_excluded_files_are_named_and_not_produced() -> None:
@@ -56,9 +59,11 @@ def test_excluded_files_are_named_and_not_produced() -> None:
         (file(b".headwater/x", b"1"),), excluded=(Left(b".headwater/x", "under .headwater"),)
     )
     changes = compare(Manifest(()), after)
-    assert changes.produced == () and changes.excluded[0].path == b".headwater/x"
+    assert changes.produced == ()
+    assert changes.excluded[0].path == b".headwater/x"
 
 
 def test_an_archive_that_was_not_read_to_its_end_says_nothing_about_removed_files() -> None:
     changes = compare(Manifest((file(b"a", b"1"),)), ArchiveReading((), stopped="too big"))
-    assert changes.removed is None and not changes.whole
+    assert changes.removed is None
+    assert not changes.whole

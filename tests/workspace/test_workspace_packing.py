@@ -42,7 +42,8 @@ def test_every_member_has_the_session_as_owner_one_time_and_no_set_id_bit(tmp_pa
     assert {member.mtime for member in members} == {MODIFIED}
     assert {member.uname for member in members} == {""}
     assert not any(member.mode & (stat.S_ISUID | stat.S_ISGID) for member in members)
-    assert members[0].name == "workspace" and members[0].isdir()
+    assert members[0].name == "workspace"
+    assert members[0].isdir()
     assert [m.name for m in members if m.isdir()] == [
         "workspace",
         "workspace/docs",
