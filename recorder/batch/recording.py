@@ -1,0 +1,505 @@
+"""One session from its order to its files: run, check, transform, write down.
+
+The steps and the order of what refuses a session after it ran are the contract's: the harness's
+own failure (10), then the init line (12), then a stream that is no whole observation (13). What
+was recorded up to a refusal is kept, and evidence.json says which refusal it was.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from recorder import __version__
+from recorder.engine.client import Engine
+from recorder.evidence.document import (
+    SCHEMA,
+    Attach,
+    Counts,
+    Egress,
+    Evidence,
+    Left,
+    RefusalRecord,
+    Workspace,
+    encode_evidence,
+    masked,
+)
+from recorder.evidence.egress import EgressSummary, summarise
+from recorder.evidence.prose import statements
+from recorder.plan.composition import IdentityMembers
+from recorder.refusal import ExitCode, Refusal
+from recorder.session.attach import ATTACH_QUERY
+from recorder.session.driver import Order, Session, Watched, write_durable
+from recorder.session.harness import (
+    CONFIGURATION_DIRECTORY,
+    PLACEHOLDER_KEY,
+    TASK_LIMIT,
+    WORKSPACE,
+    command_line,
+    environment,
+    pinned_routes,
+)
+from recorder.session.leftovers import DIRECTORY_LABEL, DRIVER_LABEL, driver_identity
+from recorder.session.sidecar import Credential, Upstream
+from recorder.stream.init_check import all_init_faults
+from recorder.stream.observation import Observation, observe
+from recorder.stream.outside import outside_paths
+from recorder.stream.provider import Unknown, provider_members
+from recorder.stream.whole import require_whole
+from recorder.transcript.contract import Event, Identity
+from recorder.transcript.writer import event_yaml, transcript_markdown
+from recorder.transform.cites import cites_in, compile_cites
+from recorder.transform.event import build_event
+from recorder.transform.produced import ProducedFile, Places, places_of, produced_paths
+from recorder.workspace.archive import ArchiveReading, Keep, read_archive
+from recorder.workspace.comparison import Changes, compare
+from recorder.workspace.manifest import Manifest
+from recorder.workspace.names import path_text
+
+READ_SIZE = 1 << 20
+LOG_LINES_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every session of a driver shares. ``credential_of`` gives a session its credential."""
+
+    session_image: str
+    sidecar_image: str
+    upstream: Upstream
+    credential_of: Callable[[str, str], Credential]
+    rehearsal: bool
+    model: str | None
+    timeout: float
+    host_skills: frozenset[str]
+    not_enforced: tuple[str, ...] = ()
+    disk_floor: int = 1 << 30
+
+
+@dataclass(frozen=True)
+class Line:
+    """What every session of one line shares: the arm's tree, and what the plan fixed.
+
+    ``servers``: the MCP servers that the corpus declares (one list of allowed tools for every arm); ``declared``: those that
+    this arm's own ``.mcp.json`` declares, read before any session.
+    """
+
+    tier: str
+    arm: str
+    members: IdentityMembers
+    pack: Callable[[int], Iterable[bytes]]
+    manifest: Manifest
+    delta: tuple[str, ...]
+    servers: tuple[str, ...]
+    declared: frozenset[str]
+    has_mcp_configuration: bool
+    max_turns: int | None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One session of a line. ``answers`` is None for a probe without a closed set."""
+
+    line: Line
+    probe: str
+    task: str
+    answers: tuple[str, ...] | None
+    session: str
+    directory: Path
+    uid: int
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A session's end: its event and identity, or the refusal that it met."""
+
+    job: Job
+    evidence: Evidence
+    event: Event | None
+    identity: Identity | None
+    cost_cents: int | None
+    answer: str | None
+    refusal: Refusal | None
+
+    @property
+    def code(self) -> int:
+        return ExitCode.DONE if self.refusal is None else self.refusal.code
+
+
+def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
+    """The session's order, its sidecar started. Refusal 2 for a task no command line can hold."""
+    line = job.line
+    if len(job.task.encode()) > TASK_LIMIT:
+        raise Refusal(
+            ExitCode.USAGE,
+            f"probe {job.probe}: its task is longer than the {TASK_LIMIT} bytes that one argument of a "
+            "command line can hold: shorten it",
+        )
+    job.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = f"recorder-{os.getpid()}-{job.session}"
+    order = Order(
+        name=name,
+        session_image=setting.session_image,
+        sidecar_image=setting.sidecar_image,
+        argv=command_line(
+            job.task,
+            servers=line.servers,
+            mcp_configuration=f"{WORKSPACE}/.mcp.json" if line.has_mcp_configuration else None,
+            model=setting.model,
+            max_turns=line.max_turns,
+        ),
+        environment=environment(),
+        workspace=line.pack,
+        upstream=setting.upstream,
+        credential=setting.credential_of(job.probe, job.session),
+        placeholder=PLACEHOLDER_KEY,
+        labels={
+            DRIVER_LABEL: driver_identity(),
+            DIRECTORY_LABEL: str(job.directory),
+            "recorder.session": job.session,
+        },
+        directory=job.directory,
+        uid=job.uid,
+        timeout=setting.timeout,
+        disk_floor=setting.disk_floor,
+    )
+    session = Session(engine, order)
+    try:
+        session.prepare()
+    except BaseException:
+        session.remove()
+        raise
+    return session
+
+
+def record(session: Session, job: Job, setting: Setting) -> Recorded:
+    """Run an opened session to its end and write its files; its containers are gone after it."""
+    try:
+        watched = session.run()
+        reading, unread = _read_workspace(session, job)
+        hook_lines = _hook_log_lines(session)
+    finally:
+        session.remove()
+    observation = observe(_chunks(job.directory / "raw.jsonl"))
+    egress = _egress(job.directory / "egress.jsonl")
+    changes = compare(job.line.manifest, reading) if reading is not None else None
+    places = places_of(observation, (WORKSPACE,), (CONFIGURATION_DIRECTORY,))
+    digests = _document_digests(observation, places, reading)
+    event: Event | None = None
+    identity: Identity | None = None
+    refusal: Refusal | None = None
+    members = provider_members(observation)
+    cost = None if isinstance(members.cost_cents, Unknown) else members.cost_cents
+    try:
+        _refuse(watched, observation, egress, job, setting)
+        if unread is not None:
+            raise unread
+        assert reading is not None and changes is not None
+        event = build_event(
+            observation,
+            probe=job.probe,
+            session=job.session,
+            document_digest=lambda path: digests.get(places.place(path), ""),
+            produced=_produced(observation, places, changes, reading, job.directory),
+            answers=job.answers,
+        )
+        if cost is None:
+            raise Refusal(
+                ExitCode.OBSERVATION,
+                f"session {job.session}: its result line states no cost, so the identity's "
+                "cost_cents would be a guess; see raw.jsonl",
+            )
+        identity = Identity(
+            model=members.model,
+            served_version=members.served_version,
+            tree=job.line.members.tree,
+            lock=job.line.members.lock,
+            selection=job.line.members.selection,
+            read_set=job.line.members.read_set,
+            seed=job.line.members.seed,
+            harness=job.line.members.harness,
+            tier=job.line.tier,
+            arm=job.line.arm,
+            at=datetime.datetime.now(datetime.UTC).date().isoformat(),
+            cost_cents=cost,
+        )
+    except Refusal as met:
+        # What was recorded is kept and the refusal is part of it; the caller exits with its code.
+        refusal = met
+    evidence = _evidence(
+        session, watched, observation, egress, changes, digests, hook_lines, job, setting, refusal
+    )
+    write_durable(job.directory / "evidence.json", encode_evidence(evidence))
+    if event is not None and identity is not None and refusal is None:
+        write_durable(job.directory / "event.yaml", event_yaml(event).encode())
+        record_text = transcript_markdown(
+            f"Session {job.session} of {job.probe}",
+            {},
+            identity,
+            statements([evidence]),
+            [event],
+        )
+        write_durable(job.directory / "record.md", record_text.encode())
+    answer = event.answer if event is not None and isinstance(event.answer, str) else None
+    return Recorded(job, evidence, event, identity, cost, answer, refusal)
+
+
+def _refuse(
+    watched: Watched,
+    observation: Observation,
+    egress: EgressSummary | None,
+    job: Job,
+    setting: Setting,
+) -> None:
+    """Raise the one refusal of what a session shows after it ran, in the contract's order."""
+    name = f"session {job.session}"
+    stage = (watched.outcome or {}).get("stage")
+    reason = (watched.outcome or {}).get("reason", "")
+    match watched.ended:
+        case "deadline":
+            raise Refusal(
+                ExitCode.HARNESS,
+                f"{name}: killed at its deadline of {setting.timeout:g} s; see raw.jsonl for how "
+                "far it came, or give it more with --timeout",
+            )
+        case "disk":
+            raise Refusal(
+                ExitCode.CAP,
+                f"{name}: killed, because less than {setting.disk_floor} bytes were free under "
+                f"{job.directory}: free some disk and record it again",
+            )
+        case "sidecar":
+            raise Refusal(
+                ExitCode.CONFINEMENT,
+                f"{name}: its sidecar ended before it did, so it was killed; see egress.jsonl",
+            )
+        case "stream":
+            raise Refusal(
+                ExitCode.OBSERVATION,
+                f"{name}: the attach stream broke inside a frame, so its end was not observed; "
+                "record it again",
+            )
+        case "harness":
+            pass
+    if stage == "enter":
+        raise Refusal(ExitCode.ENTER, f"{name}: could not enter {WORKSPACE}: {reason}")
+    if stage != "harness":
+        raise Refusal(
+            ExitCode.CONFINEMENT,
+            f"{name}: its guard did not run the harness ({stage or 'it left no outcome'}): "
+            f"{reason or 'see stderr.log'}",
+        )
+    if egress is None or egress.faults:
+        raise Refusal(
+            ExitCode.CORRUPT,
+            f"{name}: its egress log is not whole: "
+            f"{egress.faults[0] if egress else 'the sidecar left none'}",
+        )
+    status = watched.exit_status
+    if status != 0 and not observation.capped:
+        raise Refusal(ExitCode.HARNESS, *_harness_failure(name, status, observation, job.directory))
+    faults = all_init_faults(
+        observation,
+        declared_servers=job.line.declared,
+        host_skills=setting.host_skills,
+        configuration_directory=CONFIGURATION_DIRECTORY,
+    )
+    if faults:
+        if not observation.inits:
+            bad = observation.first_bad_line
+            what = (
+                "the harness printed nothing"
+                if observation.line_count == 0
+                else f"line {bad.number} {bad.kind.value}"
+                if bad is not None
+                else f"{observation.line_count} lines and none of them an init line"
+            )
+            faults = (f"its stream holds no init line ({what}), so nothing states what it loaded",)
+        raise Refusal(ExitCode.CONFINEMENT, *(f"{name}: {fault}" for fault in faults))
+    require_whole(observation, need_result=True, name=f"{name}, raw.jsonl")
+
+
+def _harness_failure(
+    name: str, status: int | None, observation: Observation, directory: Path
+) -> Iterator[str]:
+    said = "left no exit status" if status is None else f"exited {status}"
+    result = observation.result
+    why = ""
+    if result is not None and result.is_error:
+        cause = result.api_error_status or result.terminal_reason or result.subtype or "an error"
+        why = f" (its result line says {cause})"
+    yield f"{name}: the harness {said}{why}; see stderr.log and raw.jsonl in {directory}"
+
+
+def _read_workspace(
+    session: Session, job: Job
+) -> tuple[ArchiveReading | None, Refusal | None]:
+    keep = Keep(directory=job.directory / "produced", before=job.line.manifest)
+    try:
+        return read_archive(session.workspace(), prefix="workspace", keep=keep), None
+    except Refusal as met:
+        # A session that spent is never lost for its workspace: the stream is kept and judged
+        # first, and this refusal stands where no other does.
+        return None, met
+
+
+def _hook_log_lines(session: Session) -> int | None:
+    """How many lines the log directory's ``*.jsonl`` hold; None where it cannot be read."""
+    import tarfile
+
+    from recorder.workspace.archive import _Chunks
+
+    lines = 0
+    try:
+        with tarfile.open(mode="r|", fileobj=_Chunks(session.log_directory())) as archive:
+            for member in archive:
+                file = archive.extractfile(member) if member.isreg() else None
+                if file is not None and member.name.endswith(".jsonl"):
+                    lines += sum(block.count(b"\n") for block in iter(lambda: file.read(65536), b""))
+    except (tarfile.TarError, EOFError, ValueError):
+        # The session wrote there what no archive can hold; it is said to be not counted.
+        return None
+    return lines
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(READ_SIZE):
+            yield chunk
+
+
+def _egress(path: Path) -> EgressSummary | None:
+    try:
+        return summarise(path.read_bytes())
+    except FileNotFoundError:
+        # The sidecar left no log: the caller refuses the session for it.
+        return None
+
+
+def _document_digests(
+    observation: Observation, places: Places, reading: ArchiveReading | None
+) -> dict[str, str]:
+    """The digest after the session of every path inside the workspace that a call named."""
+    digests: dict[str, str] = {}
+    for call in observation.calls:
+        if call.path is None or reading is None:
+            continue
+        placed = places.place(call.path)
+        if not placed.startswith("/"):
+            digests[placed] = reading.digest(os.fsencode(placed)) or ""
+    return digests
+
+
+def _produced(
+    observation: Observation,
+    places: Places,
+    changes: Changes,
+    reading: ArchiveReading,
+    directory: Path,
+) -> tuple[ProducedFile, ...]:
+    pattern = compile_cites()
+    files = []
+    changed = [os.fsdecode(entry.path) for entry in changes.produced]
+    for placed in produced_paths(observation, places, changed=changed):
+        digest = "" if placed.startswith("/") else reading.digest(os.fsencode(placed)) or ""
+        copy = directory / "produced" / digest.removeprefix("sha256:")
+        cites = cites_in(copy.read_bytes(), pattern) if digest and copy.is_file() else ()
+        files.append(ProducedFile(path=_text(placed), sha256=digest, cites=cites))
+    return tuple(files)
+
+
+def _text(path: str) -> str:
+    """A path as text: one whose bytes are not UTF-8 in the escaped form of a manifest."""
+    return path_text(os.fsencode(path))
+
+
+def _evidence(
+    session: Session,
+    watched: Watched,
+    observation: Observation,
+    egress: EgressSummary | None,
+    changes: Changes | None,
+    digests: Mapping[str, str],
+    hook_lines: int | None,
+    job: Job,
+    setting: Setting,
+    refusal: Refusal | None,
+) -> Evidence:
+    order = session.order
+    times = watched.times
+    return Evidence(
+        schema=SCHEMA,
+        recorder=__version__,
+        probe=job.probe,
+        session=job.session,
+        tier=job.line.tier,
+        arm=job.line.arm,
+        rehearsal=setting.rehearsal or observation.rehearsal,
+        argv=order.argv,
+        environment=tuple(sorted(order.environment)),
+        pinned=tuple(sorted(pinned_routes(order.placeholder))),
+        attach=Attach(
+            query=ATTACH_QUERY, before_start=True, standard_input_once=True, engine_log="none"
+        ),
+        ended=watched.ended,
+        exit_status=watched.exit_status,
+        guard=watched.outcome,
+        harness_version=observation.inits[-1].harness_version if observation.inits else None,
+        sidecar={key: value for key, value in watched.sidecar.items() if key != "event"},
+        session_container=masked(watched.session_inspect),
+        sidecar_container=masked(watched.sidecar_inspect),
+        counts=Counts(
+            lines=observation.line_count,
+            bytes=observation.byte_count,
+            calls=len(observation.calls),
+            mcp_calls=observation.mcp_calls,
+            web_calls=observation.web_calls,
+            command_lifecycle_lines=observation.command_lifecycle_lines,
+            outside_paths=outside_paths(observation, WORKSPACE),
+            hook_events=dict(observation.hook_events),
+            dropped_blocks=dict(observation.dropped_blocks),
+        ),
+        document_digests=dict(sorted(digests.items())),
+        workspace=_workspace(changes) if changes is not None else None,
+        egress=Egress(
+            allowed=egress.allowed if egress else (),
+            refused=egress.refused if egress else (),
+            faults=egress.faults if egress else None,
+            policy=watched.sidecar.get("policy", ""),
+        ),
+        hook_log_lines=hook_lines,
+        seconds={
+            "sidecar": times.sidecar,
+            "create": times.create,
+            "start": times.start,
+            "first_line": times.first_line,
+            "session": times.session,
+            "collect": times.collect,
+        },
+        arm_delta=job.line.delta,
+        not_enforced=setting.not_enforced,
+        refusal=RefusalRecord(code=refusal.code, reasons=refusal.reasons) if refusal else None,
+    )
+
+
+def _workspace(changes: Changes) -> Workspace:
+    def lefts(items: Iterable[object]) -> tuple[Left, ...]:
+        return tuple(
+            Left(path=path_text(item.path), why=item.why)  # type: ignore[attr-defined]
+            for item in items
+        )
+
+    return Workspace(
+        added=tuple(path_text(entry.path) for entry in changes.added),
+        changed=tuple(path_text(entry.path) for entry in changes.changed),
+        mode_changed=tuple(path_text(entry.path) for entry in changes.mode_changed),
+        removed=None if changes.removed is None else tuple(map(path_text, changes.removed)),
+        excluded=lefts(changes.excluded),
+        left=lefts(changes.left),
+        not_read=lefts(changes.not_read),
+        stopped=changes.stopped,
+    )
+

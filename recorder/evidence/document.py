@@ -1,0 +1,118 @@
+"""evidence.json: how one session was recorded, as data. No later step reads prose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from recorder.evidence.egress import Asked
+
+SCHEMA = "recorder.evidence/1"
+MASK = "(masked)"
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted in the stream; None where it was not read whole, which is not 0."""
+
+    lines: int
+    bytes: int
+    calls: int
+    mcp_calls: int | None
+    web_calls: int | None
+    command_lifecycle_lines: int
+    outside_paths: tuple[str, ...] | None
+    hook_events: Mapping[str, int]
+    dropped_blocks: Mapping[str, int]
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    why: str
+
+
+class Workspace(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison with the arm's manifest. ``removed`` is None where the end was not read."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    mode_changed: tuple[str, ...]
+    removed: tuple[str, ...] | None
+    excluded: tuple[Left, ...]
+    left: tuple[Left, ...]
+    not_read: tuple[Left, ...]
+    stopped: str | None
+
+
+class Egress(msgspec.Struct, frozen=True, kw_only=True):
+    """``faults``: every reason not to believe the log; None where there is no log at all."""
+
+    allowed: tuple[Asked, ...]
+    refused: tuple[Asked, ...]
+    faults: tuple[str, ...] | None
+    policy: str
+
+
+class Attach(msgspec.Struct, frozen=True, kw_only=True):
+    """How the stream was read: what a reader checks the channel against."""
+
+    query: str
+    before_start: bool
+    standard_input_once: bool
+    engine_log: str
+
+
+class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True):
+    code: int
+    reasons: tuple[str, ...]
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """One session's evidence. Names of environment variables only; inspect output masked."""
+
+    schema: str
+    recorder: str
+    probe: str
+    session: str
+    tier: str
+    arm: str
+    rehearsal: bool
+    argv: tuple[str, ...]
+    environment: tuple[str, ...]
+    pinned: tuple[str, ...]
+    attach: Attach
+    ended: str
+    exit_status: int | None
+    guard: Mapping[str, Any] | None
+    harness_version: str | None
+    sidecar: Mapping[str, str]
+    session_container: Mapping[str, Any]
+    sidecar_container: Mapping[str, Any]
+    counts: Counts
+    document_digests: Mapping[str, str]
+    workspace: Workspace | None
+    egress: Egress
+    hook_log_lines: int | None
+    seconds: Mapping[str, float | None]
+    arm_delta: tuple[str, ...]
+    not_enforced: tuple[str, ...]
+    refusal: RefusalRecord | None
+
+
+def masked(inspect: Mapping[str, Any]) -> dict[str, Any]:
+    """An engine's inspect output without values of the environment and without long profiles.
+
+    No secret is in it to begin with: the credential goes to the sidecar on its standard input.
+    """
+    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(inspect))
+    configuration = copy.get("Config") or {}
+    configuration["Env"] = [
+        f"{entry.partition('=')[0]}={MASK}" for entry in configuration.get("Env") or ()
+    ]
+    return copy
+
+
+def encode_evidence(evidence: Evidence) -> bytes:
+    """The document's bytes: keys in declared order, two spaces, a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(evidence), indent=2) + b"\n"
