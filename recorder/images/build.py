@@ -7,6 +7,7 @@ into it (label ``recorder.inputs``); while that is unchanged its build is skippe
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import subprocess
@@ -241,7 +242,8 @@ def build_images(
         if not skipped:
             progress(f"{image.name}: building {image_tag(image.name)}")
             _build(client, image, members, digest)
-            state = _state(client, image)
+            replaced, state = state.identifier, _state(client, image)
+            _remove_replaced(client, replaced)
         if state.identifier is None:
             raise Refusal(ExitCode.MISSING, f"{image_tag(image.name)}: built, and not there")
         built.append(
@@ -405,6 +407,17 @@ def _build(
         raise Refusal(
             ExitCode.MISSING, f"{image_tag(image.name)} does not build: {error}"
         ) from error
+
+
+def _remove_replaced(client: docker.DockerClient, identifier: str | None) -> None:
+    """Remove an image that has lost its tag, unless a container or another image needs it."""
+    if identifier is None:
+        return
+    with contextlib.suppress(docker.errors.ImageNotFound):
+        if client.images.get(identifier).tags:
+            return
+        with contextlib.suppress(docker.errors.APIError):  # 409: still in use, so it stays
+            client.api.remove_image(identifier)
 
 
 def _revision() -> str:

@@ -1,0 +1,62 @@
+# Two commands matter: `make demo` and `make test`. Either sets everything up first; run twice, they
+# do only what is missing.
+#
+#   make setup       install what is missing, .venv, engine, images
+#   make demo        record the example batch against the rehearsal provider  (OUT=dir to choose where)
+#   make test        the tests            make test-long   with the soaks and whole matrices
+#   make check       types and lint       make bench       ratios, printed
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+PYTHON := .venv/bin/python
+TESTS ?= tests
+
+.PHONY: setup tools engine images demo test test-long check format bench clean
+
+setup: tools .venv/ready engine images
+
+tools:
+	@bash recorder/engine/install.sh </dev/null
+
+.venv/ready: tests/requirements.lock pyproject.toml | tools
+	@echo "setup: .venv"
+	@[ -x $(PYTHON) ] || python3 -m venv .venv
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
+	    --require-hashes -r tests/requirements.lock </dev/null
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
+	    --no-build-isolation --no-index --editable . </dev/null
+	@touch $@
+
+engine: .venv/ready
+	@printf 'setup: engine at '; $(PYTHON) -m recorder.engine start
+
+images: engine
+	@$(PYTHON) -m recorder.images
+
+demo: setup
+	@out="$(OUT)"; [ -n "$$out" ] || out=$$(mktemp -d /var/tmp/recorder-demo.XXXXXX); \
+	    .venv/bin/recorder batch run examples/batch.yaml --rehearse examples/rehearsal.yaml --out "$$out"
+
+test: setup
+	@$(PYTHON) -m pytest -m "not slow and not bench" $(TESTS)
+
+test-long: setup
+	@$(PYTHON) -m pytest -m "not bench" $(TESTS)
+
+bench: setup
+	@$(PYTHON) -m pytest -m bench -s $(TESTS)
+
+check: .venv/ready
+	@.venv/bin/mypy
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+
+format: .venv/ready
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+
+# What set-up made in this directory; the engine and its images stay.
+clean:
+	@rm -rf .venv .build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,41 @@
+"""What tests of several rooms share: the reference material beside the project, and the engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from recorder.engine.connect import connect
+from recorder.refusal import Refusal
+
+PROJECT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The project's root."""
+    return PROJECT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Captures and conformance material beside the project: ``RECORDER_SHARED`` or ``../shared``."""
+    directory = Path(os.environ.get("RECORDER_SHARED", PROJECT.parent / "shared"))
+    if not directory.is_dir():
+        pytest.skip(f"no reference material at {directory}: set RECORDER_SHARED")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def engine_client() -> Iterator[docker.DockerClient]:
+    """A client of the engine that set-up started. A missing engine fails the test, not skips it."""
+    try:
+        client = connect()
+    except Refusal as refusal:
+        pytest.fail("; ".join(refusal.reasons))
+    yield client
+    client.close()
