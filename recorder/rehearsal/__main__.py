@@ -39,7 +39,8 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def main(arguments: list[str] | None = None) -> int:
     """Serve until standard input ends. Returns the exit code of what stopped it earlier."""
     parser = argparse.ArgumentParser(prog="python -m recorder.rehearsal", description=__doc__)
-    parser.add_argument("--host", default="0.0.0.0")
+    # A container of its own, on a network that only sidecars share.
+    parser.add_argument("--host", default="0.0.0.0")  # noqa: S104
     parser.add_argument("--port", type=int, help="default: 443, or with --plain any free one")
     parser.add_argument("--plain", action="store_true", help="plain http, for a bench on one host")
     parser.add_argument("--report", action="store_true", help="one line of output a request")

@@ -81,7 +81,7 @@ _ERRORS: Mapping[ErrorName, tuple[int, str, str]] = {
 }
 
 
-class RequestFault(Exception):
+class RequestError(Exception):
     """A request that the real API would refuse too: status, error type and message."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
@@ -136,7 +136,7 @@ class HttpError(msgspec.Struct, frozen=True):
 
 
 def read_request(body: bytes) -> MessagesRequest:
-    """Read a Messages request. Raises ``RequestFault`` in the API's own words."""
+    """Read a Messages request. Raises ``RequestError`` in the API's own words."""
     try:
         given: object = json.loads(body)
     except (ValueError, RecursionError):
@@ -168,8 +168,8 @@ def read_request(body: bytes) -> MessagesRequest:
     )
 
 
-def _invalid(message: str) -> RequestFault:
-    return RequestFault(400, "invalid_request_error", message)
+def _invalid(message: str) -> RequestError:
+    return RequestError(400, "invalid_request_error", message)
 
 
 def _text_of(content: object) -> str:

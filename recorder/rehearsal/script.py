@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias, TypeVar, cast
@@ -22,7 +23,7 @@ import yaml
 
 from recorder.refusal import ExitCode, Refusal
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 DEFAULT = "default"
 CREDENTIAL_PREFIX = "rehearsal-"
@@ -255,9 +256,16 @@ _T = TypeVar("_T")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)\Z")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\Z")
 _WORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
+_CORE_TAGS: Mapping[type, str] = {
+    str: "tag:yaml.org,2002:str",
+    int: "tag:yaml.org,2002:int",
+    float: "tag:yaml.org,2002:float",
+    bool: "tag:yaml.org,2002:bool",
+    type(None): "tag:yaml.org,2002:null",
+}
 
 
-class _Fault(Exception):
+class _FaultError(Exception):
     """One fault at one node. Caught by the nearest sequence or mapping, which reads on."""
 
     def __init__(self, node: yaml.Node, reason: str) -> None:
@@ -302,7 +310,7 @@ class _Reader:
         try:
             _bound(root)
             members = self.mapping(root, "a script")
-        except _Fault as fault:
+        except _FaultError as fault:
             self.fault(fault.node.start_mark, fault.reason)
             return None
         if not members:
@@ -324,27 +332,29 @@ class _Reader:
     def attempt(self, read: Callable[[yaml.Node], _T], node: yaml.Node) -> _T | None:
         try:
             return read(node)
-        except _Fault as fault:
+        except _FaultError as fault:
             self.fault(fault.node.start_mark, fault.reason)
             return None
 
     def items(self, node: yaml.Node, read: Callable[[yaml.Node], _T], what: str) -> tuple[_T, ...]:
         if not isinstance(node, yaml.SequenceNode):
-            raise _Fault(node, f"{what} must be a list")
+            raise _FaultError(node, f"{what} must be a list")
         values = [self.attempt(read, item) for item in node.value]
         return tuple(value for value in values if value is not None)
 
     def mapping(self, node: yaml.Node, what: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
-            raise _Fault(node, f"{what} must be a mapping")
+            raise _FaultError(node, f"{what} must be a mapping")
         members: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise _Fault(key, f"a key of {what} must be a word")
+                raise _FaultError(key, f"a key of {what} must be a word")
             if key.tag == "tag:yaml.org,2002:merge":
-                raise _Fault(key, "merge keys (<<) are not read: use an alias for a whole list")
+                raise _FaultError(
+                    key, "merge keys (<<) are not read: use an alias for a whole list"
+                )
             if key.value in members:
-                raise _Fault(key, f"the key {key.value!r} stands twice")
+                raise _FaultError(key, f"the key {key.value!r} stands twice")
             members[key.value] = value
         return members
 
@@ -355,10 +365,10 @@ class _Reader:
         for key in members:
             if key not in keys:
                 at = next(k for k, _ in node.value if k.value == key)
-                raise _Fault(at, f"{what} has no key {key!r}: it has {', '.join(keys)}")
+                raise _FaultError(at, f"{what} has no key {key!r}: it has {', '.join(keys)}")
         for key in required:
             if key not in members:
-                raise _Fault(node, f"{what} needs the key {key!r}")
+                raise _FaultError(node, f"{what} needs the key {key!r}")
         return members
 
     def probe_script(self, node: yaml.Node) -> ProbeScript:
@@ -387,7 +397,7 @@ class _Reader:
         turns = self.items(node, self.turn, "turns")
         if isinstance(node, yaml.SequenceNode):
             if not node.value:
-                raise _Fault(node, "turns must hold one turn at least")
+                raise _FaultError(node, "turns must hold one turn at least")
             # A faulty turn is left out of ``turns``, so the check needs them all to be read.
             if len(turns) == len(node.value):
                 for item, turn in zip(node.value[:-1], turns[:-1], strict=True):
@@ -422,7 +432,7 @@ class _Reader:
         keys = ("text", "thinking", "tool_use")
         members = self.closed(node, "a block", keys)
         if len(members) != 1:
-            raise _Fault(node, f"a block has one key of {', '.join(keys)}")
+            raise _FaultError(node, f"a block has one key of {', '.join(keys)}")
         ((key, value),) = members.items()
         if key == "text":
             return Text(self.filled(value, key))
@@ -432,7 +442,7 @@ class _Reader:
         given: Json = {}
         if "input" in call:
             if not isinstance(call["input"], yaml.MappingNode):
-                raise _Fault(call["input"], "input must be a mapping")
+                raise _FaultError(call["input"], "input must be a mapping")
             given = self.json(call["input"])
         return ToolUse(self.filled(call["name"], "name"), cast("Mapping[str, Json]", given))
 
@@ -441,10 +451,10 @@ class _Reader:
         members = self.closed(node, "a failure", (*kinds, "retry_after", "times"))
         named = [kind for kind in kinds if kind in members]
         if len(named) != 1:
-            raise _Fault(node, f"a failure has one key of {', '.join(kinds)}")
+            raise _FaultError(node, f"a failure has one key of {', '.join(kinds)}")
         kind, value = named[0], members[named[0]]
         if "retry_after" in members and kind != "status":
-            raise _Fault(members["retry_after"], "retry_after belongs to a status")
+            raise _FaultError(members["retry_after"], "retry_after belongs to a status")
         times: int | None = 1
         if "times" in members:
             node_of_times = members["times"]
@@ -477,7 +487,7 @@ class _Reader:
     def filled(self, node: yaml.Node, what: str) -> str:
         value = self.json(node)
         if not isinstance(value, str) or not value:
-            raise _Fault(node, f"{what} must be a text that is not empty")
+            raise _FaultError(node, f"{what} must be a text that is not empty")
         return value
 
     def choice(self, node: yaml.Node, what: str, among: Sequence[_T]) -> _T:
@@ -485,18 +495,18 @@ class _Reader:
         for value in among:
             if value == written:
                 return value
-        raise _Fault(node, f"{what} must be one of {', '.join(str(value) for value in among)}")
+        raise _FaultError(node, f"{what} must be one of {', '.join(str(value) for value in among)}")
 
     def boolean(self, node: yaml.Node, what: str) -> bool:
         value = self.json(node)
         if not isinstance(value, bool):
-            raise _Fault(node, f"{what} must be true or false")
+            raise _FaultError(node, f"{what} must be true or false")
         return value
 
     def count(self, node: yaml.Node, what: str, least: int, most: int) -> int:
         value = self.json(node)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise _Fault(node, f"{what} must be a whole number from {least} to {most}")
+            raise _FaultError(node, f"{what} must be a whole number from {least} to {most}")
         return value
 
     def seconds(self, node: yaml.Node, what: str) -> float:
@@ -506,7 +516,7 @@ class _Reader:
             or isinstance(value, bool)
             or not 0 <= value <= MAXIMUM_SECONDS
         ):
-            raise _Fault(node, f"{what} must be seconds from 0 to {MAXIMUM_SECONDS:.0f}")
+            raise _FaultError(node, f"{what} must be seconds from 0 to {MAXIMUM_SECONDS:.0f}")
         return float(value)
 
     def json(self, node: yaml.Node) -> Json:
@@ -515,7 +525,7 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return {key: self.json(value) for key, value in self.mapping(node, "input").items()}
         if not isinstance(node, yaml.ScalarNode):
-            raise _Fault(node, "neither a scalar, nor a list, nor a mapping")
+            raise _FaultError(node, "neither a scalar, nor a list, nor a mapping")
         return _scalar(node)
 
 
@@ -523,21 +533,27 @@ def _scalar(node: yaml.ScalarNode) -> Json:
     value = str(node.value)
     if node.style is not None:
         if node.tag != "tag:yaml.org,2002:str":
-            raise _Fault(node, f"the tag {node.tag} is not read")
+            raise _FaultError(node, f"the tag {node.tag} is not read")
         return value
+    core = _core_value(node, value)
+    # YAML 1.1, which PyYAML reads, and the JSON-like core of YAML 1.2 must agree on it.
+    if node.tag != _CORE_TAGS[type(core)]:
+        raise _FaultError(node, f"plain {value!r} reads in more than one way: write it in quotes")
+    return core
+
+
+def _core_value(node: yaml.ScalarNode, value: str) -> Json:
     if value in _WORDS:
         return _WORDS[value]
     if len(value) > MAXIMUM_DIGITS and _NUMBER.match(value):
-        raise _Fault(node, f"a number of more than {MAXIMUM_DIGITS} digits is not read")
+        raise _FaultError(node, f"a number of more than {MAXIMUM_DIGITS} digits is not read")
     if _INTEGER.match(value):
         return int(value)
     if _NUMBER.match(value):
         number = float(value)
-        if number in (float("inf"), float("-inf")):
-            raise _Fault(node, f"{value} is no number that JSON can hold")
+        if math.isinf(number):
+            raise _FaultError(node, f"{value} is no number that JSON can hold")
         return number
-    if node.tag != "tag:yaml.org,2002:str":
-        raise _Fault(node, f"plain {value!r} reads in more than one way: write it in quotes")
     return value
 
 
@@ -549,7 +565,7 @@ def _bound(root: yaml.Node) -> None:
         node, depth = stack.pop()
         seen += 1
         if depth > MAXIMUM_DEPTH or seen > MAXIMUM_NODES:
-            raise _Fault(node, "nested too deeply, or aliases that multiply")
+            raise _FaultError(node, "nested too deeply, or aliases that multiply")
         stack.extend((child, depth + 1) for child in _children(node))
 
 

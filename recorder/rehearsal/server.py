@@ -23,7 +23,7 @@ from recorder.rehearsal.answer import (
     REQUEST_PREFIX,
     Answer,
     Event,
-    RequestFault,
+    RequestError,
     build_answer,
     count_tokens,
     encode_event,
@@ -106,6 +106,7 @@ class Provider(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that goes away is no fault; anything else is said in one line."""
+        del request, client_address
         error = sys.exc_info()[1]
         if not isinstance(error, ConnectionError | TimeoutError | ssl.SSLError):
             print(f"rehearsal: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
@@ -141,7 +142,7 @@ class _Connection(BaseHTTPRequestHandler):
             self.request.settimeout(None)
         super().setup()
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base's name)
         """Nothing: ``report`` says what was asked, and standard error is for faults."""
 
     def _answer(self) -> None:
@@ -156,15 +157,15 @@ class _Connection(BaseHTTPRequestHandler):
                 self._json(200, count_tokens(body))
                 self._report(path, status="200")
             else:
-                raise RequestFault(404, "not_found_error", "Not found")
-        except RequestFault as fault:
+                raise RequestError(404, "not_found_error", "Not found")
+        except RequestError as fault:
             self._json(fault.status, error_body(fault.kind, fault.message, self.request_id))
             self._report(path, status=str(fault.status))
         except ConnectionError:
             self.close_connection = True
 
     # The base class looks for one method an HTTP verb; any other verb gets its 501.
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer  # noqa: N815
 
     def _body(self) -> bytes:
         if "chunked" in (self.headers.get("transfer-encoding") or "").lower():
@@ -175,7 +176,7 @@ class _Connection(BaseHTTPRequestHandler):
             length = -1
         if not 0 <= length <= MAXIMUM_BODY:
             self.close_connection = True
-            raise RequestFault(413, "request_too_large", "Request exceeds the maximum size")
+            raise RequestError(413, "request_too_large", "Request exceeds the maximum size")
         body = self.rfile.read(length)
         if len(body) < length:
             raise ConnectionResetError
@@ -191,7 +192,7 @@ class _Connection(BaseHTTPRequestHandler):
                 length = -1
             if not 0 <= length <= MAXIMUM_BODY - len(body):
                 self.close_connection = True
-                raise RequestFault(413, "request_too_large", "Request exceeds the maximum size")
+                raise RequestError(413, "request_too_large", "Request exceeds the maximum size")
             body += self.rfile.read(length)
             self.rfile.readline(1024)
             if length == 0:
@@ -202,7 +203,7 @@ class _Connection(BaseHTTPRequestHandler):
         given = self.headers.get("x-api-key") or bearer.removeprefix("Bearer ").strip()
         caller = read_credential(given)
         if caller is None:
-            raise RequestFault(
+            raise RequestError(
                 401,
                 "authentication_error",
                 "this is a rehearsal: its provider takes only a rehearsal's credential",
@@ -213,27 +214,26 @@ class _Connection(BaseHTTPRequestHandler):
         caller = self._caller()
         request = read_request(body)
         run = self.headers.get("x-claude-code-session-id") or ""
+        # A session's name is distinct within its probe only. A harness run twice under one name
+        # starts its failures again, so the harness's own session belongs to the key too.
+        who = (caller.probe, caller.session, run)
         if not request.has_tools:
-            attempt = self.server.attempts.next(caller.session, run, "side")
-            answer = side_answer(
-                request, seed=json.dumps([caller.probe, caller.session, run, "side", attempt])
-            )
+            attempt = self.server.attempts.next(*who, "side")
+            answer = side_answer(request, seed=json.dumps([*who, "side", attempt]))
             self._report("/v1/messages", status="200", caller=caller, conversation="side")
             self._give(answer, stream=request.stream)
             return
         script = self.server.script.of(caller.probe)
         if script is None:
-            raise RequestFault(
+            raise RequestError(
                 400,
                 "invalid_request_error",
                 f"the rehearsal script names no probe {caller.probe} and has no default",
             )
         conversation = choose_conversation(script, caller.session, request.first_text)
         turn = choose_turn(conversation, request.position)
-        # A harness run twice under one session name starts its failures again, so the key holds
-        # the harness's own session too.
         name = conversation.name
-        attempt = self.server.attempts.next(caller.session, run, name, str(request.position))
+        attempt = self.server.attempts.next(*who, name, str(request.position))
         failure = failure_at(turn, attempt)
         self._report(
             "/v1/messages",
@@ -245,8 +245,8 @@ class _Connection(BaseHTTPRequestHandler):
         )
         if turn.delay:
             time.sleep(turn.delay)
-        seed = [caller.probe, caller.session, run, name, request.position, attempt]
-        answer = build_answer(turn, request, seed=json.dumps(seed), workspace=self.server.workspace)
+        seed = json.dumps([*who, name, request.position, attempt])
+        answer = build_answer(turn, request, seed=seed, workspace=self.server.workspace)
         if failure is None:
             self._give(answer, stream=request.stream)
         else:
