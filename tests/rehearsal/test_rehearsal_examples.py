@@ -16,6 +16,8 @@ import jsonschema
 import pytest
 import yaml
 
+from recorder.batch.spec import read_spec
+from recorder.plan.composition import compose_plan
 from recorder.rehearsal import script as script_module
 from recorder.rehearsal.script import ProbeScript, Text, ToolUse, Turn, load_script
 
@@ -199,7 +201,18 @@ def test_the_outside_probe_tries_only_reserved_names() -> None:
         assert all(name.endswith(".test") for name in re.findall(r"https://([^/\s]+)", commands))
 
 
+@pytest.mark.parametrize("tier", sorted(DECLARATION["tiers"]))
+def test_the_plan_of_every_tier_starts_and_selects_every_probe(tier: str) -> None:
+    plan = compose_plan(CORPUS, tier=tier)
+    assert plan.refusal is None
+    assert {probe.id for probe in plan.selected} == set(PROBES)
+    assert {probe.id: list(probe.answers) for probe in plan.selected} == {
+        probe: sorted(declared(probe).get("answers", [])) for probe in PROBES
+    }
+
+
 def test_the_batch_names_what_is_there() -> None:
+    assert read_spec(EXAMPLES / "batch.yaml").rehearse == "rehearsal.yaml"
     batch = yaml.safe_load((EXAMPLES / "batch.yaml").read_text())
     assert (EXAMPLES / batch["corpus"] / ".headwater/probe.yml").is_file()
     assert (EXAMPLES / batch["rehearse"]).is_file()
