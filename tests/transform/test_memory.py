@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.bench.transform_bench import FIXED_BYTES, MEGABYTE, measured_apart
