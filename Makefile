@@ -23,14 +23,14 @@ tools:
 .venv/ready: tests/requirements.lock pyproject.toml | tools
 	@echo "setup: .venv"
 	@[ -x $(PYTHON) ] || python3 -m venv .venv
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
+	@$(PYTHON) -m pip install -qq --disable-pip-version-check --no-input --no-deps \
 	    --require-hashes -r tests/requirements.lock </dev/null
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
+	@$(PYTHON) -m pip install -qq --disable-pip-version-check --no-input --no-deps \
 	    --no-build-isolation --no-index --editable . </dev/null
 	@touch $@
 
 engine: .venv/ready
-	@printf 'setup: engine at '; $(PYTHON) -m recorder.engine start
+	@host=$$($(PYTHON) -m recorder.engine start) && echo "setup: engine at $$host"
 
 images: engine
 	@$(PYTHON) -m recorder.images

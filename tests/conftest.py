@@ -23,7 +23,7 @@ def project() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Captures and conformance material beside the project: ``RECORDER_SHARED`` or ``../shared``."""
+    """Captures and conformance material: ``RECORDER_SHARED``, or ``shared`` beside the project."""
     directory = Path(os.environ.get("RECORDER_SHARED", PROJECT.parent / "shared"))
     if not directory.is_dir():
         pytest.skip(f"no reference material at {directory}: set RECORDER_SHARED")

@@ -62,6 +62,7 @@ look() {
     has setpriv || own+=(util-linux)
     if wants_engine; then
         has newuidmap || own+=(uidmap)
+        has ip || own+=(iproute2)
         has slirp4netns || own+=(slirp4netns)
         has iptables || own+=(iptables)
         has runc || has crun || own+=(runc)
