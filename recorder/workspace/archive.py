@@ -127,6 +127,48 @@ def read_archive(
             close()
 
 
+def count_lines(
+    chunks: Iterable[bytes],
+    *,
+    suffix: bytes,
+    containing: bytes = b"",
+    limits: ArchiveLimits | None = None,
+) -> int | None:
+    """How many lines the regular files of an archive hold whose name ends in ``suffix``.
+
+    With ``containing`` only lines that hold it count. None where the archive is not whole or
+    goes beyond the limits: what was not counted is never 0.
+    """
+    bounds = limits or ArchiveLimits()
+    count = taken = 0
+    try:
+        with _open(chunks) as archive:
+            for number, member in enumerate(archive):
+                taken += _stored_bytes(member)
+                if number >= bounds.files or taken > bounds.total_bytes:
+                    return None
+                if member.isreg() and os.fsencode(member.name).endswith(suffix):
+                    if member.size > bounds.file_bytes:
+                        return None
+                    file = archive.extractfile(member)
+                    count += sum(containing in line for line in file or ())
+                archive.members = []  # type: ignore[attr-defined]
+    except (tarfile.TarError, EOFError, ValueError):
+        return None
+    return count
+
+
+def _open(chunks: Iterable[bytes]) -> tarfile.TarFile:
+    return tarfile.open(
+        mode="r|",
+        fileobj=cast(IO[bytes], _Chunks(chunks)),
+        tarinfo=_Header,
+        encoding="utf-8",
+        errors="surrogateescape",
+        bufsize=16 * 1024,
+    )
+
+
 class _Chunks(io.RawIOBase):
     """Chunks as a file that only reads forward."""
 
@@ -178,15 +220,7 @@ class _Reader:
         self.seen = 0
 
     def read(self, chunks: Iterable[bytes]) -> ArchiveReading:
-        source = cast(IO[bytes], _Chunks(chunks))
-        with tarfile.open(
-            mode="r|",
-            fileobj=source,
-            tarinfo=_Header,
-            encoding="utf-8",
-            errors="surrogateescape",
-            bufsize=16 * 1024,
-        ) as archive:
+        with _open(chunks) as archive:
             try:
                 for member in archive:
                     self._member(archive, member)

@@ -79,15 +79,16 @@ def digest_of(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
-def walk(directory: Path) -> Iterator[Found]:
+def walk(directory: Path, *, closed: frozenset[bytes] = frozenset()) -> Iterator[Found]:
     """Everything under a directory, sorted part by part, links and folders as themselves.
 
-    Refuses (2) what cannot be listed, so nothing is ever skipped without a word.
+    A folder whose name is in ``closed`` is named and not entered. Refuses (2) what cannot be
+    listed, so nothing is ever skipped without a word.
     """
-    yield from _walk(os.fsencode(directory), b"")
+    yield from _walk(os.fsencode(directory), b"", closed)
 
 
-def _walk(root: bytes, below: bytes) -> Iterator[Found]:
+def _walk(root: bytes, below: bytes, closed: frozenset[bytes]) -> Iterator[Found]:
     folder = os.path.join(root, below) if below else root
     try:
         with os.scandir(folder) as listing:
@@ -96,8 +97,8 @@ def _walk(root: bytes, below: bytes) -> Iterator[Found]:
             path = below + b"/" + name if below else name
             status = os.lstat(os.path.join(root, path))
             yield Found(path, status)
-            if stat.S_ISDIR(status.st_mode):
-                yield from _walk(root, path)
+            if stat.S_ISDIR(status.st_mode) and name not in closed:
+                yield from _walk(root, path, closed)
     except OSError as error:
         raise Refusal(
             ExitCode.USAGE,
