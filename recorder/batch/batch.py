@@ -1,0 +1,372 @@
+"""A batch: plan its lines, lay their arms, pin what must not move, run what is missing."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from recorder import __version__
+from recorder.batch.assembly import Kept, assemble, read_session
+from recorder.batch.line import LaidLine, lay_line
+from recorder.batch.recording import Job, Recorded, Setting
+from recorder.batch.run import run_jobs
+from recorder.batch.schedule import Slot, slots
+from recorder.batch.spec import BatchSpec
+from recorder.engine.client import Engine, open_engine
+from recorder.images.build import image_tag
+from recorder.refusal import ExitCode, Refusal
+from recorder.rehearsal.script import credential as rehearsal_credential
+from recorder.rehearsal.script import load_script
+from recorder.session.driver import write_durable
+from recorder.session.leftovers import DRIVER_LABEL, collect_leftovers, driver_identity
+from recorder.session.sidecar import Credential, Upstream
+from recorder.session.upstream import provider_network, rehearsal_network
+from recorder.workspace.place import outside_home, require_outside_corpus
+
+SCHEMA = "recorder.batch/1"
+
+
+class PinnedLine(msgspec.Struct, frozen=True, kw_only=True):
+    tier: str
+    arm: str
+    probes: tuple[str, ...]
+    repetitions: int
+    lock: str
+    tree: str
+    selection: str
+    read_set: str
+    seed: int
+    harness: str
+    manifest: str
+
+
+class Pinned(msgspec.Struct, frozen=True, kw_only=True):
+    """batch.json: what a resumed batch must find unmoved. Images by the engine's own id."""
+
+    schema: str
+    recorder: str
+    model: str
+    seed: int
+    rehearsal: str | None
+    session_image: str
+    sidecar_image: str
+    lines: tuple[PinnedLine, ...]
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A batch after a run, in the order of its lines. ``failed`` counts refused sessions."""
+
+    rows: tuple[tuple[str, Kept | None], ...]
+    transcripts: tuple[Path, ...]
+    ran: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where answers come from: a rehearsal's script, or the provider with a credential."""
+
+    rehearsal: str | None
+    credential: Credential
+
+    @property
+    def digest(self) -> str | None:
+        if self.rehearsal is None:
+            return None
+        return f"sha256:{hashlib.sha256(self.rehearsal.encode()).hexdigest()}"
+
+    def credential_of(self, probe: str, session: str) -> Credential:
+        if self.rehearsal is None:
+            return self.credential
+        return Credential("api_key", rehearsal_credential(probe, session))
+
+    def upstream(
+        self, engine: Engine, name: str, labels: Mapping[str, str]
+    ) -> AbstractContextManager[Upstream]:
+        if self.rehearsal is None:
+            return provider_network(engine, name, labels)
+        image = image_id(engine, "recorder")
+        return rehearsal_network(engine, name, labels, image, self.rehearsal)
+
+
+def source_of(rehearsal: Path | None, credential: Credential | None) -> Source:
+    """A rehearsal where a script is named, checked before anything runs; else the provider."""
+    if rehearsal is not None:
+        try:
+            text = rehearsal.read_text("utf-8")
+        except OSError as error:
+            raise Refusal(
+                ExitCode.USAGE, f"{rehearsal}: {error.strerror}: name a rehearsal script"
+            ) from error
+        load_script(text, str(rehearsal))
+        return Source(text, Credential("none", ""))
+    if credential is None:
+        raise Refusal(
+            ExitCode.MISSING,
+            "no credential: set ANTHROPIC_API_KEY, or rehearse with --rehearse SCRIPT and spend "
+            "nothing",
+        )
+    return Source(None, credential)
+
+
+def image_id(engine: Engine, name: str) -> str:
+    """The id of one of our images. Refusal 3 where it is not built."""
+    tag = image_tag(name)
+    identifier = engine.image_id(tag)
+    if identifier is None:
+        raise Refusal(ExitCode.MISSING, f"{tag}: is not built: run `recorder images build`")
+    return identifier
+
+
+@contextmanager
+def held(out: Path) -> Iterator[None]:
+    """The one driver of an output directory. Refusal 20 for a second."""
+    descriptor = os.open(out / "batch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Refusal(
+                ExitCode.HELD, f"{out}: another driver holds this batch: wait for it to end"
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def run_batch(
+    spec: BatchSpec,
+    corpus: Path,
+    out: Path,
+    source: Source,
+    docker_host: Callable[[], str],
+    *,
+    not_enforced: Callable[[], tuple[str, ...]],
+    host_skills: frozenset[str],
+    began: Callable[[Job], None],
+    ended: Callable[[Recorded, int, int], None],
+    stop: threading.Event,
+) -> Report:
+    """Run what is missing of a batch, and assemble the lines that are whole.
+
+    Everything that can be refused without spending is refused before the engine is asked.
+    ``ended`` gets how many sessions of how many have ended.
+    """
+    require_outside_corpus(out, corpus, "output directory")
+    outside_home(out, "output directory")
+    out.mkdir(mode=0o755, parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="recorder-arms."))
+    try:
+        with held(out):
+            lines = [
+                lay_line(corpus, line, work / str(number), seed=spec.seed, lock=spec.lock)
+                for number, line in enumerate(spec.lines, start=1)
+            ]
+            order = slots(
+                [
+                    (laid.line.tier, laid.line.arm, len(laid.probes), laid.repetitions)
+                    for laid in lines
+                ],
+                spec.seed,
+            )
+            engine = open_engine(docker_host())
+            try:
+                pinned = _pinned(spec, lines, order, source, engine)
+                _pin(out, pinned)
+                _write_plans(out, lines)
+                collect_leftovers(engine)
+                jobs = [_job(slot, lines, out) for slot in order]
+                missing = [job for job in jobs if _missing(job, source)]
+                if missing:
+                    _run(
+                        engine, spec, missing, source, pinned, not_enforced(), host_skills,
+                        began, ended, stop, len(jobs),
+                    )
+            finally:
+                engine.close()
+            return _report(out, lines, order, len(missing))
+    finally:
+        shutil.rmtree(work)
+
+
+def _run(
+    engine: Engine,
+    spec: BatchSpec,
+    jobs: list[Job],
+    source: Source,
+    pinned: Pinned,
+    not_enforced: tuple[str, ...],
+    host_skills: frozenset[str],
+    began: Callable[[Job], None],
+    ended: Callable[[Recorded, int, int], None],
+    stop: threading.Event,
+    total: int,
+) -> None:
+    labels = {DRIVER_LABEL: driver_identity()}
+    done = total - len(jobs)
+    counting = threading.Lock()
+
+    def start(job: Job) -> None:
+        write_durable(job.directory / "started", f"{driver_identity()}\n".encode())
+        began(job)
+
+    def end(recorded: Recorded) -> None:
+        nonlocal done
+        with counting:
+            done += 1
+            ended(recorded, done, total)
+
+    with source.upstream(engine, f"recorder-{os.getpid()}", labels) as upstream:
+        run_jobs(
+            engine.docker_host,
+            jobs,
+            Setting(
+                session_image=pinned.session_image,
+                sidecar_image=pinned.sidecar_image,
+                upstream=upstream,
+                credential_of=source.credential_of,
+                rehearsal=source.rehearsal is not None,
+                model=spec.model,
+                timeout=spec.timeout_seconds,
+                host_skills=host_skills,
+                not_enforced=not_enforced,
+            ),
+            parallel=spec.parallel,
+            began=start,
+            ended=end,
+            stop=stop,
+        )
+
+
+def _pinned(
+    spec: BatchSpec,
+    lines: list[LaidLine],
+    order: tuple[Slot, ...],
+    source: Source,
+    engine: Engine,
+) -> Pinned:
+    return Pinned(
+        schema=SCHEMA,
+        recorder=__version__,
+        model=spec.model,
+        seed=spec.seed,
+        rehearsal=source.digest,
+        session_image=image_id(engine, "session"),
+        sidecar_image=image_id(engine, "proxy"),
+        lines=tuple(
+            PinnedLine(
+                tier=laid.line.tier,
+                arm=laid.line.arm,
+                probes=tuple(probe.id for probe in laid.probes),
+                repetitions=laid.repetitions,
+                lock=laid.line.members.lock,
+                tree=laid.line.members.tree,
+                selection=laid.line.members.selection,
+                read_set=laid.line.members.read_set,
+                seed=laid.line.members.seed,
+                harness=laid.line.members.harness,
+                manifest=f"sha256:{hashlib.sha256(laid.manifest_text.encode()).hexdigest()}",
+            )
+            for laid in lines
+        ),
+        order=tuple(slot.name for slot in order),
+    )
+
+
+def _pin(out: Path, pinned: Pinned) -> None:
+    """Write batch.json, or hold what is there against it: Refusal 4 names what moved."""
+    path = out / "batch.json"
+    if not path.exists():
+        write_durable(path, msgspec.json.format(msgspec.json.encode(pinned), indent=2) + b"\n")
+        return
+    try:
+        before = msgspec.json.decode(path.read_bytes(), type=Pinned)
+    except msgspec.MsgspecError as error:
+        raise Refusal(ExitCode.CORRUPT, f"{path}: is not a batch's own record: {error}") from error
+    moved = [
+        f"{path}: {field} moved since this batch began: use another --out, or put it back"
+        for field in pinned.__struct_fields__
+        if getattr(before, field) != getattr(pinned, field)
+    ]
+    if moved:
+        raise Refusal(ExitCode.MOVED, *moved)
+
+
+def _write_plans(out: Path, lines: list[LaidLine]) -> None:
+    """plans/ and arms/: what was planned and which tree its sessions get, before any runs."""
+    for number, laid in enumerate(lines, start=1):
+        name = f"L{number}-{laid.line.tier}-{laid.line.arm}"
+        for folder, suffix, text in (
+            ("plans", "txt", laid.plan_text),
+            ("arms", "manifest", laid.manifest_text),
+        ):
+            path = out / folder / f"{name}.{suffix}"
+            path.parent.mkdir(mode=0o755, exist_ok=True)
+            write_durable(path, text.encode())
+
+
+def _job(slot: Slot, lines: list[LaidLine], out: Path) -> Job:
+    laid = lines[slot.line - 1]
+    probe = laid.probes[slot.position - 1]
+    return Job(
+        line=laid.line,
+        probe=probe.id,
+        task=probe.task,
+        answers=probe.answers or None,
+        session=slot.name,
+        directory=out / "sessions" / slot.name,
+        uid=0,
+    )
+
+
+def _missing(job: Job, source: Source) -> bool:
+    """Whether a job is still to be run. Refusal 18 for one that may have spent unseen."""
+    if not job.directory.exists() or not any(job.directory.iterdir()):
+        return True
+    if read_session(job.directory) is not None:
+        return False
+    started = (job.directory / "started").exists()
+    if started and source.rehearsal is None:
+        raise Refusal(
+            ExitCode.UNCERTAIN,
+            f"session {job.session}: was started and has no end, so it may have spent: look at "
+            f"{job.directory}, then move that directory away to run it again",
+        )
+    number = 1
+    while (aside := job.directory.with_name(f"{job.directory.name}.attempt-{number}")).exists():
+        number += 1
+    job.directory.rename(aside)
+    return True
+
+
+def _report(out: Path, lines: list[LaidLine], order: tuple[Slot, ...], ran: int) -> Report:
+    rows: list[tuple[str, Kept | None]] = []
+    transcripts: list[Path] = []
+    for number, laid in enumerate(lines, start=1):
+        own = sorted(
+            (slot for slot in order if slot.line == number),
+            key=lambda slot: (slot.position, slot.repetition),
+        )
+        kept = [read_session(out / "sessions" / slot.name) for slot in own]
+        rows += zip((slot.name for slot in own), kept, strict=True)
+        whole = [session for session in kept if session is not None and session.event is not None]
+        if len(whole) == len(own):
+            name = f"L{number}-{laid.line.tier}-{laid.line.arm}"
+            path = out / "assembled" / f"{name}.md"
+            path.parent.mkdir(mode=0o755, exist_ok=True)
+            write_durable(path, assemble(name, whole).encode())
+            transcripts.append(path)
+    failed = sum(kept is not None and kept.event is None for _, kept in rows)
+    return Report(tuple(rows), tuple(transcripts), ran, failed)

@@ -1,0 +1,42 @@
+"""The table that a batch ends with, one row a session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from recorder.batch.assembly import Kept
+
+
+def session_table(rows: Sequence[tuple[str, Kept | None]]) -> Table:
+    """Name, exit, calls, answer, requests allowed and refused, seconds, cost."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("session", overflow="fold")
+    for heading in ("exit", "calls", "answer", "allowed", "refused", "seconds", "cost"):
+        table.add_column(heading, justify="left" if heading == "answer" else "right")
+    for name, kept in rows:
+        if kept is None:
+            table.add_row(name, "-", "-", "-", "-", "-", "-", "-")
+            continue
+        evidence = kept.evidence
+        answer = "-"
+        if kept.event is not None:
+            answer = kept.event.answer if isinstance(kept.event.answer, str) else "null"
+        cost = "unknown" if kept.identity is None else f"${kept.identity.cost_cents / 100:.2f}"
+        seconds = sum(
+            value
+            for key, value in evidence.seconds.items()
+            if value is not None and key in ("create", "start", "session", "collect")
+        )
+        table.add_row(
+            name,
+            str(evidence.refusal.code if evidence.refusal else 0),
+            str(evidence.counts.calls),
+            answer,
+            str(sum(asked.count for asked in evidence.egress.allowed)),
+            str(sum(asked.count for asked in evidence.egress.refused)),
+            f"{seconds:.1f}",
+            cost,
+        )
+    return table

@@ -1,0 +1,95 @@
+"""The verbs ``batch …``: many sessions under one plan."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec import structs
+from rich.console import Console
+
+from recorder.batch.batch import run_batch, source_of
+from recorder.batch.recording import Job, Recorded
+from recorder.batch.spec import read_spec
+from recorder.batch.table import session_table
+from recorder.cli.session import (
+    credential_of_host,
+    host_skills,
+    interrupt_on_termination,
+    not_enforced,
+)
+from recorder.engine.connect import docker_host
+from recorder.refusal import ExitCode, Refusal
+
+batch = typer.Typer(help="Many sessions under one plan.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(batch, name="batch")
+
+
+@batch.callback()
+def _batch() -> None:
+    """Many sessions under one plan."""
+
+
+@batch.command("run")
+def run(
+    spec: Annotated[Path, typer.Argument(help="The batch file.")],
+    out: Annotated[Path, typer.Option(help="The output directory, outside corpus and home.")],
+    rehearse: Annotated[
+        Path | None, typer.Option(help="A script that answers instead of the provider.")
+    ] = None,
+    parallel: Annotated[int | None, typer.Option(min=1, max=16)] = None,
+) -> None:
+    """Record the sessions of a batch that are missing, and assemble what is whole."""
+    read = read_spec(spec)
+    if parallel is not None:
+        read = structs.replace(read, parallel=parallel)
+    script = rehearse
+    if script is None and read.rehearse is not None:
+        script = spec.parent / read.rehearse
+    source = source_of(script, credential_of_host())
+    console = Console(stderr=True)
+    started = time.monotonic()
+
+    def began(job: Job) -> None:
+        console.print(f"{time.monotonic() - started:6.1f} s  {job.session}", highlight=False)
+
+    def ended(recorded: Recorded, done: int, total: int) -> None:
+        end = "recorded" if recorded.refusal is None else f"exit {int(recorded.refusal.code)}"
+        console.print(
+            f"{time.monotonic() - started:6.1f} s  {recorded.job.session}  {end}  {done}/{total}",
+            highlight=False,
+        )
+        for reason in recorded.refusal.reasons if recorded.refusal else ():
+            print(f"recorder: {reason}", file=sys.stderr)
+
+    interrupt_on_termination()
+    report = run_batch(
+        read,
+        spec.parent / read.corpus,
+        out.absolute(),
+        source,
+        docker_host,
+        not_enforced=not_enforced,
+        host_skills=host_skills(),
+        began=began,
+        ended=ended,
+        stop=threading.Event(),
+    )
+    Console().print(session_table(report.rows))
+    if source.rehearsal is not None:
+        print("A rehearsal: a script answered, nothing was spent, and no rate may be read from it.")
+    for transcript in report.transcripts:
+        print(transcript)
+    if report.failed:
+        raise Refusal(
+            ExitCode.FAILED,
+            f"{report.failed} of {len(report.rows)} sessions failed to record: see "
+            f"{out}/sessions/*/evidence.json",
+        )

@@ -1,0 +1,153 @@
+"""The verb ``record``: one session, from its probe to its record."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from recorder.batch.assembly import read_session
+from recorder.batch.batch import image_id, source_of
+from recorder.batch.line import lay_line
+from recorder.batch.recording import Job, Setting, open_session, record
+from recorder.batch.spec import LineSpec
+from recorder.batch.table import session_table
+from recorder.engine.client import open_engine
+from recorder.engine.connect import connect, docker_host, engine_facts
+from recorder.refusal import ExitCode, Refusal
+from recorder.session.container import SESSION_UID
+from recorder.session.leftovers import DRIVER_LABEL, collect_leftovers, driver_identity
+from recorder.session.sidecar import Credential
+from recorder.workspace.place import outside_home, require_outside_corpus
+
+
+def register(app: typer.Typer) -> None:
+    app.command("record")(record_session)
+
+
+def credential_of_host() -> Credential | None:
+    """The host's API key, which goes to the sidecar and nowhere else; None where there is none."""
+    key = os.environ.get("ANTHROPIC_API_KEY", "")
+    return Credential("api_key", key) if key else None
+
+
+def host_skills() -> frozenset[str]:
+    """The names of the host's own skills: a session that shows one loaded the host's."""
+    found: set[str] = set()
+    for home in {os.environ.get("CLAUDE_CONFIG_DIR", ""), str(Path.home() / ".claude")}:
+        directory = Path(home) / "skills"
+        if home and directory.is_dir():
+            found.update(entry.name for entry in directory.iterdir() if entry.is_dir())
+    return frozenset(found)
+
+
+def not_enforced() -> tuple[str, ...]:
+    """The limits that the engine takes and does not hold, by its own word."""
+    client = connect()
+    try:
+        facts = engine_facts(client)
+    finally:
+        client.close()
+    return tuple(
+        name
+        for name, enforced in (("memory", facts.enforces_memory), ("processes", facts.enforces_pids))
+        if not enforced
+    )
+
+
+def interrupt_on_termination() -> None:
+    """SIGTERM and SIGHUP end a verb as Ctrl-C does: sessions end and evidence is collected."""
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+
+
+def record_session(
+    corpus: Annotated[Path, typer.Option(help="The tree the probe belongs to.")],
+    probe: Annotated[str, typer.Option(help="The probe to run.")],
+    session: Annotated[str, typer.Option(help="A name for this session.")],
+    out: Annotated[Path, typer.Option(help="Where its files go: OUT/sessions/SESSION.")],
+    tier: Annotated[str, typer.Option()] = "regression",
+    arm: Annotated[str, typer.Option()] = "present",
+    model: Annotated[str | None, typer.Option(help="The model to ask for.")] = None,
+    max_turns: Annotated[int | None, typer.Option(min=1)] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds before it is killed.")] = 1800.0,
+    lock: Annotated[str | None, typer.Option(help="Taxonomy lock: a digest or a file.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    rehearse: Annotated[
+        Path | None, typer.Option(help="A script that answers instead of the provider.")
+    ] = None,
+) -> None:
+    """Record one session of a probe; its files say how, and what refused it if something did."""
+    if not session or not all(c.isalnum() or c in "._-" for c in session) or session[0] in ".-":
+        raise Refusal(
+            ExitCode.USAGE, f"--session {session!r}: use letters, digits, dot, dash and underscore"
+        )
+    source = source_of(rehearse, credential_of_host()) if rehearse else None
+    directory = out / "sessions" / session
+    require_outside_corpus(out, corpus, "output directory")
+    outside_home(out, "output directory")
+    if directory.exists() and any(directory.iterdir()):
+        raise Refusal(
+            ExitCode.USAGE, f"{directory}: holds a session already: give another --session or --out"
+        )
+    with tempfile.TemporaryDirectory(prefix="recorder-arms.") as work:
+        laid = lay_line(
+            corpus,
+            LineSpec(tier=tier, arm=arm),
+            Path(work) / "arm",
+            seed=seed,
+            lock=lock,
+            max_turns=max_turns,
+        )
+        chosen = next((p for p in laid.probes if p.id == probe), None)
+        if chosen is None:
+            raise Refusal(
+                ExitCode.PLAN_REFUSES,
+                f"the {tier} plan does not select {probe}; it selects "
+                f"{', '.join(p.id for p in laid.probes)}",
+            )
+        source = source or source_of(None, credential_of_host())
+        engine = open_engine(docker_host())
+        interrupt_on_termination()
+        try:
+            images = image_id(engine, "session"), image_id(engine, "proxy")
+            collect_leftovers(engine)
+            job = Job(
+                line=laid.line,
+                probe=probe,
+                task=chosen.task,
+                answers=chosen.answers or None,
+                session=session,
+                directory=directory.absolute(),
+                uid=SESSION_UID,
+            )
+            labels = {DRIVER_LABEL: driver_identity()}
+            with source.upstream(engine, f"recorder-{os.getpid()}", labels) as upstream:
+                setting = Setting(
+                    session_image=images[0],
+                    sidecar_image=images[1],
+                    upstream=upstream,
+                    credential_of=source.credential_of,
+                    rehearsal=source.rehearsal is not None,
+                    model=model,
+                    timeout=timeout,
+                    host_skills=host_skills(),
+                    not_enforced=not_enforced(),
+                )
+                recorded = record(open_session(engine, job, setting), job, setting)
+        finally:
+            engine.close()
+    if recorded.refusal is not None:
+        raise recorded.refusal
+    Console().print(session_table([(session, read_session(directory))]))
+    print(directory / "record.md")

@@ -1,0 +1,151 @@
+"""Verbs over files alone: transform, derive, check. They reach no engine and no network."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recorder.refusal import ExitCode, Refusal
+from recorder.session.harness import WORKSPACE
+from recorder.stream.answer import derive_answer
+from recorder.stream.observation import Observation, observe
+from recorder.stream.outside import outside_paths
+from recorder.stream.provider import Unknown, provider_members
+from recorder.transcript.file import check_file
+from recorder.transform.cites import DEFAULT_CITES_PATTERN, compile_cites
+from recorder.transform.produced import ProducedFile
+from recorder.transform.transform import TransformOptions, transform
+from recorder.transform.workspace_files import WorkspaceFiles
+
+READ_SIZE = 1 << 20
+
+derive = typer.Typer(help="Derive one value from a raw stream.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("transform")(transform_stream)
+    app.command("check")(check_transcripts)
+    app.add_typer(derive, name="derive")
+
+
+def answer_set(text: str | None) -> tuple[str, ...] | None:
+    """The declared answers of ``--answers "a, b"``; None where the option was not given."""
+    if text is None:
+        return None
+    answers = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not answers:
+        raise Refusal(ExitCode.USAGE, '--answers: is empty: give the declared set as "a, b"')
+    return answers
+
+
+def transform_stream(
+    probe: Annotated[str, typer.Option(help="The probe the session ran.")],
+    session: Annotated[str, typer.Option(help="The session's name.")],
+    workspace: Annotated[
+        Path | None, typer.Option(help="The workspace as the session left it.")
+    ] = None,
+    produced: Annotated[
+        list[str] | None, typer.Option(help="An artifact the log does not name. Repeatable.")
+    ] = None,
+    answers: Annotated[str | None, typer.Option(help='The declared answers, "a, b".')] = None,
+) -> None:
+    """Read a raw stream on standard input and write its event on standard output."""
+    if workspace is None:
+        if produced:
+            raise Refusal(ExitCode.USAGE, "--produced: needs --workspace DIR to be read from")
+
+        def no_digest(_: str) -> str:
+            return ""
+
+        def no_file(path: str) -> ProducedFile:
+            return ProducedFile(path, "", ())
+
+        document_digest: Callable[[str], str] = no_digest
+        produced_file: Callable[[str], ProducedFile] = no_file
+    else:
+        files = WorkspaceFiles(workspace, compile_cites(DEFAULT_CITES_PATTERN))
+        document_digest, produced_file = files.document_digest, files.produced_file
+    options = TransformOptions(
+        probe=probe,
+        session=session,
+        document_digest=document_digest,
+        produced_file=produced_file,
+        answers=answer_set(answers),
+        named=tuple(produced or ()),
+        workspaces=() if workspace is None else (str(workspace.absolute()),),
+        stream_name="standard input",
+    )
+    sys.stdout.write(transform(iter(lambda: sys.stdin.buffer.read(READ_SIZE), b""), options))
+
+
+def check_transcripts(
+    files: Annotated[list[Path], typer.Argument(help="Transcripts to check.")],
+) -> None:
+    """Refuse a transcript that does not keep the contract (19), naming line, block and key."""
+    reasons: list[str] = []
+    code = ExitCode.DONE
+    for path in files:
+        try:
+            print(check_file(path).summary())
+        except Refusal as refusal:
+            # Every file is checked before the verb ends: a batch of them is refused whole, and
+            # the graver cause (19) is the exit code.
+            reasons += refusal.reasons
+            code = max(code, refusal.code)
+    if reasons:
+        raise Refusal(code, *reasons)
+
+
+@derive.command("provider")
+def provider(file: Annotated[Path, typer.Argument(help="A raw stream.")]) -> None:
+    """Print model, served_version and cost_cents; an unknown cost is said, never 0."""
+    members = provider_members(_observed(file))
+    cost = "unknown" if isinstance(members.cost_cents, Unknown) else members.cost_cents
+    print(f"model: {members.model}\nserved_version: {members.served_version}\ncost_cents: {cost}")
+
+
+@derive.command("answer")
+def answer(
+    file: Annotated[Path, typer.Argument(help="A raw stream.")],
+    answers: Annotated[str, typer.Option(help='The declared answers, "a, b".')],
+) -> None:
+    """Print the declared answer that the final line states, or nothing."""
+    found = derive_answer(_observed(file).final_text, answer_set(answers) or ())
+    if found is not None:
+        print(found)
+
+
+@derive.command("outside")
+def outside(
+    file: Annotated[Path, typer.Argument(help="A raw stream.")],
+    workspace: Annotated[str, typer.Option(help="The session's own name of it.")] = WORKSPACE,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Print the paths outside the workspace that the session named; 13 where not countable."""
+    paths = outside_paths(_observed(file), workspace)
+    if paths is None:
+        raise Refusal(
+            ExitCode.OBSERVATION, f"{file}: was not read whole, so its paths are not counted"
+        )
+    if as_json:
+        print(json.dumps(paths))
+    else:
+        for path in paths:
+            print(json.dumps(path) if not path.isprintable() else path)
+
+
+def _observed(file: Path) -> Observation:
+    def chunks() -> Iterator[bytes]:
+        with file.open("rb") as opened:
+            while chunk := opened.read(READ_SIZE):
+                yield chunk
+
+    try:
+        return observe(chunks())
+    except OSError as error:
+        raise Refusal(ExitCode.USAGE, f"{file}: {error.strerror}: give a raw stream") from error
