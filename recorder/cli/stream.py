@@ -34,13 +34,10 @@ def register(app: typer.Typer) -> None:
 
 
 def answer_set(text: str | None) -> tuple[str, ...] | None:
-    """The declared answers of ``--answers "a, b"``; None where the option was not given."""
+    """The declared answers of ``--answers "a, b"``; None where there are none."""
     if text is None:
         return None
-    answers = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not answers:
-        raise Refusal(ExitCode.USAGE, '--answers: is empty: give the declared set as "a, b"')
-    return answers
+    return tuple(part.strip() for part in text.split(",") if part.strip()) or None
 
 
 def transform_stream(
@@ -77,10 +74,13 @@ def transform_stream(
         produced_file=produced_file,
         answers=answer_set(answers),
         named=tuple(produced or ()),
-        workspaces=() if workspace is None else (str(workspace.absolute()),),
+        workspaces=()
+        if workspace is None
+        else tuple(dict.fromkeys((str(workspace.absolute()), str(workspace.resolve())))),
         stream_name="standard input",
     )
-    sys.stdout.write(transform(iter(lambda: sys.stdin.buffer.read(READ_SIZE), b""), options))
+    text = transform(iter(lambda: sys.stdin.buffer.read(READ_SIZE), b""), options)
+    sys.stdout.buffer.write(text.encode())
 
 
 def check_transcripts(
