@@ -14,6 +14,11 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 _STANDARD = "tag:yaml.org,2002:"
 _NULL = _STANDARD + "null"
+# What YAML gives a scalar without a tag of its own; each is read as it is written.
+_PLAIN = frozenset(
+    _STANDARD + kind
+    for kind in ("str", "null", "bool", "int", "float", "timestamp", "merge", "value")
+)
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,14}")
 _DECIMAL = re.compile(r"(0|[1-9][0-9]*)\.[0-9]+")
 
@@ -39,7 +44,8 @@ def compose(text: str) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise NodeError(line, column, error.problem or "not YAML") from error
+        said = ", ".join(part for part in (error.context, error.problem) if part)
+        raise NodeError(line, column, said or "not YAML") from error
     except yaml.YAMLError as error:
         raise NodeError(1, 1, f"not YAML: {str(error).splitlines()[0]}") from error
 
@@ -53,7 +59,7 @@ def text(node: Node, what: str) -> str:
     """A scalar as it is written, quoted or not. Refuses null and a tag of its own."""
     if not isinstance(node, ScalarNode):
         raise fault(node, f"{what} is not a single value")
-    if not node.tag.startswith(_STANDARD):
+    if node.tag not in _PLAIN:
         raise fault(node, f"{what} carries the tag {node.tag}")
     if node.tag == _NULL and not node.style:
         raise fault(node, f"{what} is empty")
