@@ -112,6 +112,7 @@ class Confinement:
         self.connection = connection
         self.close = close
         self.progress = progress
+        self.acknowledge: Callable[[], None] = lambda: None
         self.connect: ConnectFacts | None = None
         self.hello: HelloFacts | None = None
         self.head_allowed: str | None = None
@@ -471,6 +472,7 @@ class Confinement:
     ) -> Callable[[bytes], bytes]:
         def pass_on(data: bytes) -> bytes:
             try:
+                self.acknowledge()
                 if data and not sent.received_bytes:
                     sent.first_byte = time.monotonic()
                 sent.received_bytes += len(data)

@@ -1,9 +1,10 @@
 """The egress log: one JSON line a decision, hash-chained, on disk before anything leaves.
 
-Kinds of lines, in the order of a session's life: `open`, the sidecar's own `canary`, then `decision`
-and `answer`, last `close` with the count. Every line has the members of `egress.schema.json`; `previous` is the SHA-256 of the
-line before it (without its newline), so a line that was changed, added or taken out shows, and a
-log without its `close` line was cut. No bodies, no credentials, no prose.
+Kinds of lines, in the order of a session's life: `open`, the sidecar's own `canary`, then
+`decision` and `answer`, last `close` with the count. Every line has the members of
+`egress.schema.json`; `previous` is the SHA-256 of the line before it (without its newline), so a
+line that was changed, added or taken out shows, and a log without its `close` line was cut.
+No bodies, no credentials, no prose.
 """
 
 from __future__ import annotations

