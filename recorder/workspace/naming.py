@@ -53,14 +53,15 @@ def _needles(subject: Subject) -> Iterable[_Needle]:
     if subject.identifier:
         yield _Needle(subject.identifier, True, subject)
     file = subject.slug + b".md"
-    if not subject.generic:
-        # A probe is named by the bare words of its file too, a document only by the file.
-        if subject.is_probe:
+    if subject.is_probe:
+        # A probe is named by the words of its file too, and by its folder where another file
+        # has the same name.
+        if not subject.generic:
             yield _Needle(subject.slug, True, subject)
-        yield _Needle(file, False, subject)
-    elif subject.is_probe:
-        folder = subject.path.split(b"/")[-2:-1]
+        folder = subject.path.split(b"/")[-2:-1] if subject.shared else []
         yield _Needle(b"/".join([*folder, file]), False, subject)
+    elif not subject.generic:
+        yield _Needle(file, False, subject)
 
 
 class Names:
