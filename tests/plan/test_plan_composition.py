@@ -288,6 +288,16 @@ def test_money_is_dollars_and_cents(cents: int, said: str) -> None:
     assert dollars(cents) == said
 
 
+@pytest.mark.parametrize(("tier", "sessions"), [("regression", 3), ("campaign", 12)])
+def test_the_example_corpus_has_a_plan_of_each_tier(
+    project: Path, tier: str, sessions: int
+) -> None:
+    composed = compose_plan(project / "examples" / "corpus", tier=tier)
+    assert composed.refusal is None
+    assert composed.sessions == sessions
+    assert all(probe.task for probe in composed.selected)
+
+
 def test_two_thousand_documents_are_planned_within_two_seconds(corpus: Path) -> None:
     for number in range(2000):
         plant(

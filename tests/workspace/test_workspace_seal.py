@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -295,11 +294,10 @@ def test_a_file_that_cannot_be_read_stops_everything_c19_d24(
         return real(path, flags, mode)
 
     monkeypatch.setattr(os, "open", closed)
-    before = names(workspace) if False else set(FILES)
     with pytest.raises(Refusal, match="zz-secret: cannot be read") as caught:
         sealed(workspace, corpus)
     assert caught.value.code == ExitCode.INSTRUMENT
-    assert all((workspace / name).exists() for name in before)
+    assert all((workspace / name).exists() for name in FILES)
     monkeypatch.setattr(os, "open", real)
     sealed(workspace, corpus)
     monkeypatch.setattr(os, "open", closed)
@@ -310,7 +308,7 @@ def test_a_file_that_cannot_be_read_stops_everything_c19_d24(
 
 
 @pytest.fixture
-def clean(workspace: Path, corpus: Path) -> Iterator[Path]:
+def clean(workspace: Path, corpus: Path) -> Path:
     sealed(workspace, corpus)
     guard(workspace, corpus)
     return workspace
@@ -474,12 +472,8 @@ def test_twenty_thousand_files_are_sealed_for_twenty_five_probes_within_three_se
     probes = [f"PROBE-FIX-number-{number}" for number in range(25)]
     for number, identifier in enumerate(probes):
         plant(corpus, {f"docs/probes/{number:04}-a-probe.md": probe(identifier)})
-        plant(
-            corpus,
-            {
-                f"docs/records/{number:04}-of-it.md": f"---\nid: HW-OBL-{number:04}\n---\n{identifier}"
-            },
-        )
+        record = f"---\nid: HW-OBL-{number:04}\n---\n{identifier}"
+        plant(corpus, {f"docs/records/{number:04}-of-it.md": record})
     shutil.copytree(corpus, workspace)
     text = "Some words of prose that name nothing at all, HW-DR-0001 apart.\n" * 30
     for number in range(20_000):
@@ -487,9 +481,7 @@ def test_twenty_thousand_files_are_sealed_for_twenty_five_probes_within_three_se
         if number < 100:
             folder.mkdir(parents=True)
         (folder / f"{number}.txt").write_text(text)
-    bare = parse_declaration(
-        TEXT.replace("PROBE-FIX-keyed: [docs/obligations/0198", "X: [docs/0198")
-    )
+    bare = parse_declaration(TEXT.replace("PROBE-FIX-keyed:", "PROBE-FIX-other:"))
     started = time.process_time()
     sealing = seal(workspace, probes, corpus, bare)
     assert time.process_time() - started < 3
