@@ -96,7 +96,9 @@ def docker_host() -> str:
 def connect(host: str | None = None, timeout: int = CALL_SECONDS) -> docker.DockerClient:
     """A client of the engine that is used, or of the one at ``host``; Refusal (3) if it is mute."""
     chosen = Choice(host, "DOCKER_HOST") if host is not None else choice()
+    client: docker.DockerClient | None = None
     try:
+        rootless.reach(chosen.docker_host)
         client = docker.from_env(
             environment={**os.environ, "DOCKER_HOST": chosen.docker_host},
             timeout=timeout,
@@ -104,6 +106,8 @@ def connect(host: str | None = None, timeout: int = CALL_SECONDS) -> docker.Dock
         )
         client.ping()
     except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+        if client is not None:
+            client.close()
         remedy = (
             "run recorder engine start"
             if chosen.origin == "recorder engine"

@@ -15,7 +15,7 @@ import os
 import pwd
 import shutil
 import signal
-import subprocess
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -136,28 +136,21 @@ def start() -> Started:
         command = _command(where)
         (where.runtime / "docker.pid").unlink(missing_ok=True)
         offset = where.log.stat().st_size if where.log.exists() else 0
-        with where.log.open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                close_fds=True,
-            )
-        _write_record(where, process.pid)
+        pid = _spawn(command, where.log)
+        _write_record(where, pid)
         deadline = time.monotonic() + START_SECONDS
         while not answers(where.docker_host):
-            if process.poll() is not None:
+            ended, outcome = os.waitpid(pid, os.WNOHANG)
+            if ended == pid:
                 where.record.unlink(missing_ok=True)
                 raise Refusal(
                     ExitCode.MISSING,
-                    f"the engine ended with {process.returncode} while it started: "
+                    f"the engine ended with {os.waitstatus_to_exitcode(outcome)} "
+                    "while it started: "
                     f"{_complaint(where.log, offset)} (log: {where.log})",
                 )
             if time.monotonic() > deadline:
-                _end(process.pid, where)
+                _end(pid, where)
                 where.record.unlink(missing_ok=True)
                 raise Refusal(
                     ExitCode.MISSING,
@@ -190,7 +183,10 @@ def stop() -> bool:
 
 def answers(docker_host: str) -> bool:
     """Whether an engine answers at ``docker_host`` within two seconds."""
-    if docker_host.startswith("unix://") and not Path(docker_host[7:]).exists():
+    try:
+        reach(docker_host)
+    except OSError:
+        # Nobody listens there; that is the answer.
         return False
     try:
         client = docker.APIClient(base_url=docker_host, timeout=2)
@@ -202,6 +198,40 @@ def answers(docker_host: str) -> bool:
         return False
     finally:
         client.close()
+
+
+def reach(docker_host: str) -> None:
+    """Connect to a unix socket and let go; OSError where nobody listens. Other addresses pass.
+
+    docker's own client leaves a descriptor open where it cannot connect.
+    """
+    if docker_host.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(2)
+            probe.connect(docker_host.removeprefix("unix://"))
+
+
+def _spawn(command: list[str], log: Path) -> int:
+    """Start ``command`` in a session of its own, with nothing of ours open; its pid.
+
+    Not a Popen: the engine outlives whoever started it.
+    """
+    program = shutil.which(command[0])
+    if program is None:
+        raise Refusal(ExitCode.MISSING, f"{command[0]} is missing: run make setup")
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        program,
+        command,
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigdef=[signal.SIGPIPE],
+    )
 
 
 def _make_directories(where: Place) -> None:
@@ -241,7 +271,7 @@ def _command(where: Place) -> list[str]:
         "XDG_RUNTIME_DIR": str(where.runtime),
     }
     command = [
-        *("env", "-i", *(f"{name}={value}" for name, value in environment.items())),
+        *("env", "--chdir=/", "-i", *(f"{name}={value}" for name, value in environment.items())),
         *(script, "--config-file", str(configuration)),
     ]
     if os.geteuid() != 0:
