@@ -30,7 +30,7 @@ class ExitCode(enum.IntEnum):
     HELD = 20
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818 - the contract's word for it
     """The recorder will not go on.
 
     Each reason is one line that names the file or host, the rule, and what to do.

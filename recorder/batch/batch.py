@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import fcntl
 import hashlib
 import os
@@ -29,11 +30,13 @@ from recorder.rehearsal.script import credential as rehearsal_credential
 from recorder.rehearsal.script import load_script
 from recorder.session.driver import write_durable
 from recorder.session.leftovers import DRIVER_LABEL, collect_leftovers, driver_identity
+from recorder.session.self_check import self_check
 from recorder.session.sidecar import Credential, Upstream
 from recorder.session.upstream import provider_network, rehearsal_network
 from recorder.workspace.place import outside_home, require_outside_corpus
 
 SCHEMA = "recorder.batch/1"
+CONSTRUCTION_SCHEMA = "recorder.construction/1"
 
 
 class PinnedLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +133,21 @@ def image_id(engine: Engine, name: str) -> str:
     return identifier
 
 
+def prove_construction(engine: Engine, session_image: str, out: Path) -> None:
+    """Run the attack list on this engine and keep its result. Refusal 12 where one is open."""
+    labels = {DRIVER_LABEL: driver_identity()}
+    checked = self_check(engine, session_image, f"recorder-{os.getpid()}", labels)
+    result = {
+        "schema": CONSTRUCTION_SCHEMA,
+        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "session_image": session_image,
+        "attempts": checked.attempts,
+    }
+    path = out / "evidence" / "construction.json"
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    write_durable(path, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+
+
 @contextmanager
 def held(out: Path) -> Iterator[None]:
     """The one driver of an output directory. Refusal 20 for a second."""
@@ -190,9 +208,19 @@ def run_batch(
                 jobs = [_job(slot, lines, out) for slot in order]
                 missing = [job for job in jobs if _missing(job, source)]
                 if missing:
+                    prove_construction(engine, pinned.session_image, out)
                     _run(
-                        engine, spec, missing, source, pinned, not_enforced(), host_skills,
-                        began, ended, stop, len(jobs),
+                        engine,
+                        spec,
+                        missing,
+                        source,
+                        pinned,
+                        not_enforced(),
+                        host_skills,
+                        began,
+                        ended,
+                        stop,
+                        len(jobs),
                     )
             finally:
                 engine.close()

@@ -53,8 +53,8 @@ from recorder.transcript.contract import Event, Identity
 from recorder.transcript.writer import event_yaml, transcript_markdown
 from recorder.transform.cites import cites_in, compile_cites
 from recorder.transform.event import build_event
-from recorder.transform.produced import ProducedFile, Places, places_of, produced_paths
-from recorder.workspace.archive import ArchiveReading, Keep, read_archive
+from recorder.transform.produced import Places, ProducedFile, places_of, produced_paths
+from recorder.workspace.archive import ArchiveReading, Keep, count_lines, read_archive
 from recorder.workspace.comparison import Changes, compare
 from recorder.workspace.manifest import Manifest
 from recorder.workspace.names import path_text
@@ -83,8 +83,8 @@ class Setting:
 class Line:
     """What every session of one line shares: the arm's tree, and what the plan fixed.
 
-    ``servers``: the MCP servers that the corpus declares (one list of allowed tools for every arm); ``declared``: those that
-    this arm's own ``.mcp.json`` declares, read before any session.
+    ``servers``: the MCP servers that the corpus declares (one list of allowed tools for every
+    arm); ``declared``: those that this arm's own ``.mcp.json`` declares, read before any session.
     """
 
     tier: str
@@ -135,8 +135,8 @@ def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
     if len(job.task.encode()) > TASK_LIMIT:
         raise Refusal(
             ExitCode.USAGE,
-            f"probe {job.probe}: its task is longer than the {TASK_LIMIT} bytes that one argument of a "
-            "command line can hold: shorten it",
+            f"probe {job.probe}: its task is longer than the {TASK_LIMIT} bytes that one argument "
+            "of a command line can hold: shorten it",
         )
     job.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = f"recorder-{os.getpid()}-{job.session}"
@@ -180,7 +180,7 @@ def record(session: Session, job: Job, setting: Setting) -> Recorded:
     try:
         watched = session.run()
         reading, unread = _read_workspace(session, job)
-        hook_lines = _hook_log_lines(session)
+        hook_lines = count_lines(session.log_directory(), suffix=b".jsonl")
     finally:
         session.remove()
     observation = observe(_chunks(job.directory / "raw.jsonl"))
@@ -195,9 +195,8 @@ def record(session: Session, job: Job, setting: Setting) -> Recorded:
     cost = None if isinstance(members.cost_cents, Unknown) else members.cost_cents
     try:
         _refuse(watched, observation, egress, job, setting)
-        if unread is not None:
-            raise unread
-        assert reading is not None and changes is not None
+        if reading is None or changes is None:
+            raise unread or Refusal(ExitCode.OBSERVATION, f"session {job.session}: no workspace")
         event = build_event(
             observation,
             probe=job.probe,
@@ -334,9 +333,7 @@ def _harness_failure(
     yield f"{name}: the harness {said}{why}; see stderr.log and raw.jsonl in {directory}"
 
 
-def _read_workspace(
-    session: Session, job: Job
-) -> tuple[ArchiveReading | None, Refusal | None]:
+def _read_workspace(session: Session, job: Job) -> tuple[ArchiveReading | None, Refusal | None]:
     keep = Keep(directory=job.directory / "produced", before=job.line.manifest)
     try:
         return read_archive(session.workspace(), prefix="workspace", keep=keep), None
@@ -344,25 +341,6 @@ def _read_workspace(
         # A session that spent is never lost for its workspace: the stream is kept and judged
         # first, and this refusal stands where no other does.
         return None, met
-
-
-def _hook_log_lines(session: Session) -> int | None:
-    """How many lines the log directory's ``*.jsonl`` hold; None where it cannot be read."""
-    import tarfile
-
-    from recorder.workspace.archive import _Chunks
-
-    lines = 0
-    try:
-        with tarfile.open(mode="r|", fileobj=_Chunks(session.log_directory())) as archive:
-            for member in archive:
-                file = archive.extractfile(member) if member.isreg() else None
-                if file is not None and member.name.endswith(".jsonl"):
-                    lines += sum(block.count(b"\n") for block in iter(lambda: file.read(65536), b""))
-    except (tarfile.TarError, EOFError, ValueError):
-        # The session wrote there what no archive can hold; it is said to be not counted.
-        return None
-    return lines
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
@@ -502,4 +480,3 @@ def _workspace(changes: Changes) -> Workspace:
         not_read=lefts(changes.not_read),
         stopped=changes.stopped,
     )
-

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
 from typing import Annotated
 
+import docker.errors
 import typer
 
-from recorder.engine import connect, rootless
-from recorder.images.build import IMAGE_NAMES, build_images, list_images
+from recorder.engine import connect, doctor, rootless
+from recorder.engine.client import open_engine
+from recorder.images.build import IMAGE_NAMES, build_images, image_tag, list_images
 from recorder.refusal import ExitCode, Refusal
+from recorder.session.leftovers import DRIVER_LABEL, driver_identity
+from recorder.session.self_check import self_check
 
 engine = typer.Typer(help="The rootless engine that set-up starts.", no_args_is_help=True)
 images = typer.Typer(help="The images sessions run from.", no_args_is_help=True)
@@ -21,6 +27,77 @@ AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")
 def register(app: typer.Typer) -> None:
     app.add_typer(engine, name="engine")
     app.add_typer(images, name="images")
+    app.command("doctor")(examine)
+
+
+def examine(as_json: AsJson = False) -> None:
+    """Say what this host can and cannot confine or enforce, each with its evidence.
+
+    12 where a session could not be confined, 3 where something is missing.
+    """
+    gathered = doctor.gather()
+    found = [*doctor.findings(gathered), *_live_finding(gathered)]
+    if as_json:
+        print(
+            json.dumps(
+                [
+                    {
+                        "subject": finding.subject,
+                        "level": finding.level.value,
+                        "evidence": finding.evidence,
+                        "remedy": finding.remedy,
+                    }
+                    for finding in found
+                ]
+            )
+        )
+    else:
+        for finding in found:
+            remedy = f" -> {finding.remedy}" if finding.remedy else ""
+            print(f"{finding.level.value:10} {finding.subject}: {finding.evidence}{remedy}")
+    code = doctor.exit_code(found)
+    if code:
+        raise Refusal(
+            code,
+            *(
+                f"{finding.subject}: {finding.evidence}: {finding.remedy or 'see above'}"
+                for finding in found
+                if finding.level in (doctor.Level.MISSING, doctor.Level.UNCONFINED)
+            ),
+        )
+
+
+def _live_finding(gathered: doctor.Gathered) -> Iterator[doctor.Finding]:
+    """The attack list in a container made as a session's is, where there are engine and image."""
+    subject = "the attack list"
+    if gathered.chosen is None or gathered.refusal:
+        return
+    api = open_engine(gathered.chosen.docker_host)
+    try:
+        image = api.image_id(image_tag("session"))
+        if image is None:
+            return
+        labels = {DRIVER_LABEL: driver_identity()}
+        checked = self_check(api, image, f"recorder-{os.getpid()}-doctor", labels)
+        yield doctor.Finding(
+            subject,
+            doctor.Level.OK,
+            f"{len(checked.attempts)} attempts from inside a session container, 0 succeeded",
+        )
+    except Refusal as refusal:
+        # What a session could do here is the finding itself; doctor's own exit code says it.
+        for reason in refusal.reasons:
+            yield doctor.Finding(subject, doctor.Level.UNCONFINED, reason, "see docs/security.md")
+    except docker.errors.APIError as error:
+        # The engine would not make or start a container as a session needs it.
+        yield doctor.Finding(
+            subject,
+            doctor.Level.UNCONFINED,
+            f"the engine made no session container: {error.explanation or error}",
+            "use the engine of `recorder engine start`",
+        )
+    finally:
+        api.close()
 
 
 @engine.command("start")
@@ -48,8 +125,10 @@ def status(as_json: AsJson = False) -> None:
         ours = rootless.status()
         running, host, whose = ours.running, ours.docker_host, "recorder engine"
     else:
-        running, host, whose = rootless.answers(chosen.docker_host), chosen.docker_host, (
-            chosen.origin
+        running, host, whose = (
+            rootless.answers(chosen.docker_host),
+            chosen.docker_host,
+            (chosen.origin),
         )
     if as_json:
         print(json.dumps({"running": running, "docker_host": host, "origin": whose}))

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from recorder.batch.assembly import read_session
-from recorder.batch.batch import image_id, source_of
+from recorder.batch.batch import image_id, prove_construction, source_of
 from recorder.batch.line import lay_line
 from recorder.batch.recording import Job, Setting, open_session, record
 from recorder.batch.spec import LineSpec
@@ -56,7 +56,10 @@ def not_enforced() -> tuple[str, ...]:
         client.close()
     return tuple(
         name
-        for name, enforced in (("memory", facts.enforces_memory), ("processes", facts.enforces_pids))
+        for name, enforced in (
+            ("memory", facts.enforces_memory),
+            ("processes", facts.enforces_pids),
+        )
         if not enforced
     )
 
@@ -122,6 +125,7 @@ def record_session(
         try:
             images = image_id(engine, "session"), image_id(engine, "proxy")
             collect_leftovers(engine)
+            prove_construction(engine, images[0], out.absolute())
             job = Job(
                 line=laid.line,
                 probe=probe,

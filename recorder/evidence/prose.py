@@ -53,8 +53,7 @@ def statements(sessions: Sequence[Evidence]) -> tuple[str, ...]:
     paragraphs.append(_counts(sessions))
     if first.not_enforced:
         paragraphs.append(
-            "**Limits the engine accepted and did not enforce:** "
-            f"{', '.join(first.not_enforced)}."
+            f"**Limits the engine accepted and did not enforce:** {', '.join(first.not_enforced)}."
         )
     paragraphs.append(
         "A rate taken under this contract does not compare with a rate taken under another one."

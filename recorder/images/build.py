@@ -155,10 +155,9 @@ def _session(_: Fetcher) -> Sequence[Member]:
             "workspace",
         )
     ]
-    settings = FOLDER / "session" / "managed-settings.json"
-    entries.append(Entry("etc/claude-code/managed-settings.json", settings, 0o644))
     entries.extend(
-        Entry(f"opt/recorder/{name}", code / name, 0o644) for name in ("guard.py", "forwarder.py")
+        Entry(f"opt/recorder/{name}", code / name, 0o644)
+        for name in ("guard.py", "forwarder.py", "attack.py")
     )
     return [Layer("tree.tar", tuple(entries))]
 

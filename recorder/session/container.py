@@ -41,7 +41,6 @@ MASKED_PATHS = (
 READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
-
 @dataclass(frozen=True)
 class Limits:
     """What a session may use. Memory and processes hold only where the engine enforces them."""
@@ -108,7 +107,7 @@ def session_container(
                     "VolumeOptions": {"NoCopy": True},
                 }
             ],
-            "Tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.temporary_bytes}"},
+            "Tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.temporary_bytes}"},  # noqa: S108 - the session's own, in memory
             "ShmSize": limits.shared_memory_bytes,
             "Memory": limits.memory_bytes,
             "MemorySwap": limits.memory_bytes,

@@ -31,7 +31,7 @@ from recorder.session.container import (
     Limits,
     session_container,
 )
-from recorder.session.frames import STDOUT, FrameFault
+from recorder.session.frames import STDOUT, FrameError
 from recorder.session.harness import (
     CERTIFICATE,
     CONFIGURATION_DIRECTORY,
@@ -128,11 +128,11 @@ class Session:
         self.container: str | None = None
         self._started = 0.0
 
-    def prepare(self) -> None:
+    def prepare(self) -> Sidecar:
         """Start the sidecar; it becomes ready while the caller does something else."""
         self._started = time.monotonic()
         order = self.order
-        self.sidecar = start_sidecar(
+        self.sidecar = sidecar = start_sidecar(
             self.engine,
             name=order.name,
             image=order.sidecar_image,
@@ -146,16 +146,15 @@ class Session:
                 "upstream_ca": order.upstream.certificate,
             },
         )
+        return sidecar
 
     def run(self) -> Watched:
         """Run to the end; raw.jsonl, stderr.log and egress.jsonl are durable when it returns.
 
         Refusal 12 where the session could not be confined; nothing was started then.
         """
-        if self.sidecar is None:
-            self.prepare()
-        assert self.sidecar is not None
-        order, engine, sidecar = self.order, self.engine, self.sidecar
+        order, engine = self.order, self.engine
+        sidecar = self.sidecar or self.prepare()
         began = time.monotonic()
         self.container = container = engine.create_container(
             f"{order.name}-session",
@@ -170,9 +169,19 @@ class Session:
         created = time.monotonic()
         ready = wait_ready(sidecar)
         was_ready = time.monotonic()
-        engine.put(container, "/", _control_files(order, ready["ca"]))
+        engine.put(
+            container,
+            "/",
+            control_files(
+                argv=order.argv,
+                environment=order.environment,
+                uid=order.uid,
+                certificate=ready["ca"],
+                placeholder=order.placeholder,
+            ),
+        )
         inspected = engine.inspect(container)
-        _refuse_loose_construction(inspected)
+        refuse_loose_construction(inspected)
         attachment = attach(engine.docker_host, container)
         try:
             engine.start(container)
@@ -213,13 +222,16 @@ class Session:
 
     def workspace(self) -> Iterator[bytes]:
         """The workspace as the session left it, as a tar stream; every process has ended."""
-        assert self.container is not None
-        return self.engine.get(self.container, WORKSPACE)
+        return self.engine.get(self._ran(), WORKSPACE)
 
     def log_directory(self) -> Iterator[bytes]:
         """The log directory as the session left it, as a tar stream."""
-        assert self.container is not None
-        return self.engine.get(self.container, LOG_DIRECTORY)
+        return self.engine.get(self._ran(), LOG_DIRECTORY)
+
+    def _ran(self) -> str:
+        if self.container is None:
+            raise RuntimeError("the session has no container: run() comes first")
+        return self.container
 
     def remove(self) -> None:
         if self.container is not None:
@@ -256,20 +268,19 @@ class Session:
                 if pending or "session" in readable:
                     try:
                         streams.take(attachment)
-                    except FrameFault:
+                    except FrameError:
                         return self._stop("stream", attachment, streams)
                     if attachment.ended:
                         return "harness" if attachment.frames.between_frames else "stream"
 
     def _stop(self, why: Ended, attachment: Attachment, streams: _Streams) -> Ended:
         """Kill the session now, and keep what it had already written."""
-        assert self.container is not None
-        self.engine.kill(self.container)
+        self.engine.kill(self._ran())
         attachment.connection.settimeout(END_SECONDS)
         while not attachment.ended and why != "stream":
             try:
                 streams.take(attachment)
-            except (TimeoutError, FrameFault):
+            except (TimeoutError, FrameError):
                 # The pipe did not close in time; why the session was stopped says more.
                 break
         return why
@@ -312,13 +323,13 @@ class _Streams:
 
 
 def _create(path: Path) -> BinaryIO:
-    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def write_durable(path: Path, data: bytes) -> None:
     """Write a file of mode 0600 whole or not at all: a part beside it, fsync, rename."""
     part = path.with_name(path.name + ".part")
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -330,24 +341,31 @@ def write_durable(path: Path, data: bytes) -> None:
         os.close(directory)
 
 
-def _control_files(order: Order, certificate: str) -> Iterator[bytes]:
+def control_files(
+    *,
+    argv: tuple[str, ...],
+    environment: Mapping[str, str],
+    uid: int,
+    certificate: str,
+    placeholder: str,
+) -> Iterator[bytes]:
     """The guard's orders, the certificate and the session's own two directories, as a tar."""
     orders = {
-        "uid": order.uid,
-        "gid": order.uid,
+        "uid": uid,
+        "gid": uid,
         "port": PROXY_PORT,
         "socket": SOCKET,
         "forwarder_uid": FORWARDER_UID,
         "directory": WORKSPACE,
-        "argv": list(order.argv),
-        "environment": dict(order.environment),
+        "argv": list(argv),
+        "environment": dict(environment),
     }
     gathered = io.BytesIO()
     with tarfile.open(fileobj=gathered, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path, data, mode in (
             (SESSION_FILE, json.dumps(orders).encode(), 0o600),
             (CERTIFICATE, certificate.encode(), 0o644),
-            (MANAGED_SETTINGS, managed_settings(order.placeholder), 0o644),
+            (MANAGED_SETTINGS, managed_settings(placeholder), 0o644),
         ):
             member = tarfile.TarInfo(path.lstrip("/"))
             member.size, member.mode = len(data), mode
@@ -355,7 +373,7 @@ def _control_files(order: Order, certificate: str) -> Iterator[bytes]:
         for path in (CONFIGURATION_DIRECTORY, LOG_DIRECTORY):
             member = tarfile.TarInfo(path.lstrip("/"))
             member.type, member.mode = tarfile.DIRTYPE, stat.S_IRWXU
-            member.uid = member.gid = order.uid
+            member.uid = member.gid = uid
             archive.addfile(member)
     yield gathered.getvalue()
 
@@ -371,7 +389,7 @@ def _outcome(data: bytes | None) -> Mapping[str, Any] | None:
     return parsed if isinstance(parsed, dict) else None
 
 
-def _refuse_loose_construction(inspected: Mapping[str, Any]) -> None:
+def refuse_loose_construction(inspected: Mapping[str, Any]) -> None:
     """Refusal 12 where the engine made another container than the one that was asked for."""
     host = inspected["HostConfig"]
     faults = [

@@ -17,7 +17,7 @@ STDOUT: Stream = 1
 STDERR: Stream = 2
 
 
-class FrameFault(Exception):
+class FrameError(Exception):
     """The bytes are not the attach protocol's (a terminal was attached, or bytes were lost)."""
 
 
@@ -51,9 +51,9 @@ class Demultiplexer:
         elif head[0] == STDERR:
             self._stream = STDERR
         else:
-            raise FrameFault(f"frame head {head.hex()} names no output stream")
+            raise FrameError(f"frame head {head.hex()} names no output stream")
         if head[1:4] != b"\0\0\0":
-            raise FrameFault(f"frame head {head.hex()} is not the attach protocol's")
+            raise FrameError(f"frame head {head.hex()} is not the attach protocol's")
         self._left = int.from_bytes(head[4:], "big")
 
     @property

@@ -142,7 +142,7 @@ def start_harness(
             os.chdir(directory)
             stage = "start"
             os.execve(argv[0], argv, environment)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it was, the guard must say it
             os.write(report_write, f"{stage}\n{argv[0]}: {error}".encode())
         finally:
             os._exit(127)
@@ -256,7 +256,7 @@ def main() -> NoReturn:
 if __name__ == "__main__":
     try:
         main()
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - process 1 has nobody above it to tell
         sys.stderr.write(f"recorder guard: {error!r}\n")
         sys.stderr.flush()
         leave(127, {"stage": "guard", "reason": repr(error)})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recorder.session.frames import Demultiplexer, FrameFault, Stream
+from recorder.session.frames import Demultiplexer, FrameError, Stream
 
 Pieces = list[tuple[Stream, bytes]]
 
@@ -56,5 +56,5 @@ def test_a_frame_of_many_megabytes_is_passed_on_in_the_pieces_it_came_in() -> No
 
 @pytest.mark.parametrize("head", [b"\x03\0\0\0\0\0\0\1", b"{\"type\"", b"\x01\0\1\0\0\0\0\1"])
 def test_bytes_that_are_no_frames_are_a_fault(head: bytes) -> None:
-    with pytest.raises(FrameFault):
+    with pytest.raises(FrameError):
         list(Demultiplexer().feed(head.ljust(8, b" ")))
