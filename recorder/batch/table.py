@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Console
 from rich.table import Table
 
 from recorder.batch.assembly import Kept
@@ -12,7 +13,7 @@ from recorder.batch.assembly import Kept
 def session_table(rows: Sequence[tuple[str, Kept | None]]) -> Table:
     """Name, exit, calls, answer, requests allowed and refused, seconds, cost."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("session", overflow="fold")
+    table.add_column("session", no_wrap=True)
     for heading in ("exit", "calls", "answer", "allowed", "refused", "seconds", "cost"):
         table.add_column(heading, justify="left" if heading == "answer" else "right")
     for name, kept in rows:
@@ -40,3 +41,11 @@ def session_table(rows: Sequence[tuple[str, Kept | None]]) -> Table:
             cost,
         )
     return table
+
+
+def print_table(table: Table) -> None:
+    """On standard output; where that is no terminal, as wide as its rows are."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    console.print(table)

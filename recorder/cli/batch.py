@@ -15,7 +15,7 @@ from rich.console import Console
 from recorder.batch.batch import run_batch, source_of
 from recorder.batch.recording import Job, Recorded
 from recorder.batch.spec import read_spec
-from recorder.batch.table import session_table
+from recorder.batch.table import print_table, session_table
 from recorder.cli.session import (
     credential_of_host,
     host_skills,
@@ -82,7 +82,7 @@ def run(
         ended=ended,
         stop=threading.Event(),
     )
-    Console().print(session_table(report.rows))
+    print_table(session_table(report.rows))
     if source.rehearsal is not None:
         print("A rehearsal: a script answered, nothing was spent, and no rate may be read from it.")
     for transcript in report.transcripts:

@@ -10,14 +10,13 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from recorder.batch.assembly import read_session
 from recorder.batch.batch import image_id, prove_construction, source_of
 from recorder.batch.line import lay_line
 from recorder.batch.recording import Job, Setting, open_session, record
 from recorder.batch.spec import LineSpec
-from recorder.batch.table import session_table
+from recorder.batch.table import print_table, session_table
 from recorder.engine.client import open_engine
 from recorder.engine.connect import connect, docker_host, engine_facts
 from recorder.refusal import ExitCode, Refusal
@@ -153,5 +152,5 @@ def record_session(
             engine.close()
     if recorded.refusal is not None:
         raise recorded.refusal
-    Console().print(session_table([(session, read_session(directory))]))
+    print_table(session_table([(session, read_session(directory))]))
     print(directory / "record.md")

@@ -15,7 +15,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 import docker
@@ -34,6 +34,9 @@ INPUTS_LABEL = "recorder.inputs"
 BUILD_DEADLINE_SECONDS = 900
 
 SIDECAR_UID = 990
+
+# Where the images' Python looks for packages, with or without -I.
+PACKAGES = "usr/lib/python3/dist-packages"
 
 # Parts of the sidecar's wheels that no sidecar runs: the web interface, the tests, the packet
 # redirector of local capture mode. Paths relative to the site directory.
@@ -162,17 +165,30 @@ def _session(_: Fetcher) -> Sequence[Member]:
     return [Layer("tree.tar", tuple(entries))]
 
 
+def _layer(path: str, entries: Sequence[Entry]) -> Layer:
+    """A layer of ``entries`` and of the directories on the way to them, 0755 and root's."""
+    declared = {entry.path for entry in entries}
+    missing = {
+        str(parent)
+        for entry in entries
+        for parent in PurePosixPath(entry.path).parents
+        if str(parent) != "." and str(parent) not in declared
+    }
+    directories = [Entry(name, None, 0o755) for name in sorted(missing)]
+    return Layer(path, (*directories, *entries))
+
+
 def _proxy(fetcher: Fetcher) -> Sequence[Member]:
     lock = FOLDER / "proxy" / "requirements.lock"
     return [
         _file(fetcher.site(lock, PROXY_LEFT_OUT), "site.tar"),
-        *_project_files(PROJECT / "proxy", "proxy"),
-        Layer(
+        _layer(
             "tree.tar",
-            (
+            [
+                *_project_files(PROJECT / "proxy", "opt/recorder/proxy"),
                 Entry("run/recorder", None, 0o755, uid=SIDECAR_UID),
                 Entry("var/log/recorder", None, 0o755, uid=SIDECAR_UID),
-            ),
+            ],
         ),
     ]
 
@@ -181,8 +197,13 @@ def _recorder(fetcher: Fetcher) -> Sequence[Member]:
     lock = FOLDER / "recorder" / "requirements.lock"
     return [
         _file(fetcher.site(lock), "site.tar"),
-        *_project_files(PROJECT / "recorder", "recorder"),
-        *_project_files(PROJECT / "proxy", "proxy"),
+        _layer(
+            "tree.tar",
+            [
+                *_project_files(PROJECT / "recorder", f"{PACKAGES}/recorder"),
+                *_project_files(PROJECT / "proxy", f"{PACKAGES}/proxy"),
+            ],
+        ),
     ]
 
 
