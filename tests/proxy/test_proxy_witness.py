@@ -1,0 +1,184 @@
+"""A content block has one digest, streamed, whole or told back; the secret never passes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.witness import AnswerReader, SecretCutter, block_digest, request_members
+
+TEXT = {"type": "text", "text": "Hello, world"}
+THINKING = {"type": "thinking", "thinking": "Let me see", "signature": "c2ln"}
+TOOL = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls", "n": 1.5}}
+
+
+def event(value: dict[str, Any]) -> bytes:
+    return f"event: {value['type']}\ndata: {json.dumps(value)}\n\n".encode()
+
+
+def delta(index: int, kind: str, **members: Any) -> bytes:
+    return event(
+        {"type": "content_block_delta", "index": index, "delta": {"type": kind, **members}}
+    )
+
+
+def start(index: int, block: dict[str, Any]) -> bytes:
+    return event({"type": "content_block_start", "index": index, "content_block": block})
+
+
+def stop(index: int) -> bytes:
+    return event({"type": "content_block_stop", "index": index})
+
+
+STREAM = b"".join(
+    [
+        event(
+            {
+                "type": "message_start",
+                "message": {
+                    "id": "msg_1",
+                    "model": "claude-opus-5-20250929",
+                    "usage": {"input_tokens": 5, "output_tokens": 1},
+                },
+            }
+        ),
+        start(0, {"type": "thinking", "thinking": "", "signature": ""}),
+        delta(0, "thinking_delta", thinking="Let me "),
+        delta(0, "thinking_delta", thinking="see"),
+        delta(0, "signature_delta", signature="c2ln"),
+        stop(0),
+        event({"type": "ping"}),
+        start(1, {"type": "text", "text": ""}),
+        delta(1, "text_delta", text="Hello, "),
+        delta(1, "text_delta", text="world"),
+        stop(1),
+        start(2, {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}),
+        delta(2, "input_json_delta", partial_json='{"n": 1.5, "com'),
+        delta(2, "input_json_delta", partial_json='mand": "ls"}'),
+        stop(2),
+        event(
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": "tool_use"},
+                "usage": {"output_tokens": 34, "server_tool_use": {"web_search_requests": 0}},
+            }
+        ),
+        event({"type": "message_stop"}),
+    ]
+)
+
+
+def read(data: bytes, sizes: list[int], *, event_stream: bool = True) -> dict[str, Any]:
+    reader = AnswerReader(event_stream)
+    at = 0
+    for size in sizes:
+        reader.feed(data[at : at + size] or b"\n" * event_stream or b" ")
+        at += size
+    reader.feed(data[at:])
+    reader.feed(b"")
+    return reader.members()
+
+
+@given(st.lists(st.integers(1, 200), max_size=30))
+def test_a_stream_is_read_the_same_in_any_split(sizes: list[int]) -> None:
+    members = read(STREAM, sizes)
+    assert members["message"] == "msg_1"
+    assert members["model_served"] == "claude-opus-5-20250929"
+    assert members["stop_reason"] == "tool_use"
+    assert members["whole"]
+    assert members["usage"] == {
+        "input_tokens": 5,
+        "output_tokens": 34,
+        "server_tool_use": {"web_search_requests": 0},
+    }
+    assert [block["digest"] for block in members["blocks"]] == [
+        block_digest(THINKING),
+        block_digest(TEXT),
+        block_digest(TOOL),
+    ]
+    assert members["blocks"][2]["id"] == "toolu_1"
+
+
+def test_a_whole_answer_has_the_digests_of_the_streamed_one() -> None:
+    message = {
+        "type": "message",
+        "id": "msg_1",
+        "model": "claude-opus-5-20250929",
+        "content": [THINKING, TEXT, TOOL],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 5},
+    }
+    whole = read(json.dumps(message).encode(), [], event_stream=False)
+    assert whole["blocks"] == read(STREAM, [])["blocks"]
+    assert whole["whole"]
+
+
+def test_a_block_told_back_has_the_digest_of_the_answer() -> None:
+    told = {
+        "model": "claude-opus-5",
+        "messages": [
+            {"role": "user", "content": "Do it"},
+            {
+                "role": "assistant",
+                "content": [THINKING, TEXT, {**TOOL, "cache_control": {"type": "ephemeral"}}],
+            },
+        ],
+    }
+    members = request_members(told)
+    assert members["messages"][0] == ["user", block_digest({"type": "text", "text": "Do it"})]
+    assert members["messages"][1][1:] == [block["digest"] for block in read(STREAM, [])["blocks"]]
+
+
+def test_a_head_digest_changes_with_system_and_tools_and_not_with_cache_marks() -> None:
+    base: dict[str, Any] = {"model": "m", "system": [{"type": "text", "text": "a"}], "messages": []}
+    head = request_members(base)["head"]
+    marked = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}
+    assert request_members({**base, "system": [marked]})["head"] == head
+    assert request_members({**base, "system": "b"})["head"] != head
+    assert request_members({**base, "tools": [{"name": "x"}]})["head"] != head
+    assert request_members({**base, "messages": [{"role": "user", "content": "x"}]})["head"] == head
+
+
+def test_a_stream_that_breaks_off_is_not_whole() -> None:
+    cut = STREAM[: STREAM.index(b"event: message_delta")]
+    members = read(cut, [])
+    assert not members["whole"]
+    assert len(members["blocks"]) == 3
+
+
+def test_an_error_answer_is_named_by_its_type_alone() -> None:
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "prose"}}
+    for data, stream in ((json.dumps(error).encode(), False), (event(error), True)):
+        members = read(data, [], event_stream=stream)
+        assert members["error"] == "overloaded_error"
+        assert "prose" not in json.dumps(members)
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_no_answer_raises(data: bytes, event_stream: bool) -> None:
+    read(data, [7, 11], event_stream=event_stream)
+    read(b"data: " + data + b"\n\n", [3], event_stream=event_stream)
+
+
+@given(
+    st.lists(st.sampled_from([b"", b"s", b"se", b"secret", b"cret", b"x", b"ecret-k", b"ey"])),
+    st.binary(max_size=5),
+)
+def test_the_secret_never_passes_and_nothing_else_is_lost(pieces: list[bytes], tail: bytes) -> None:
+    secret = b"secret-key"
+    cutter = SecretCutter(secret)
+    data = b"".join(pieces) + tail
+    out = b"".join(cutter.feed(piece) for piece in [*pieces, tail] if piece) + cutter.feed(b"")
+    assert secret not in out
+    assert cutter.found == (secret in data)
+    assert out == data.partition(secret)[0]
+
+
+def test_nothing_but_a_beginning_of_the_secret_is_held_back() -> None:
+    cutter = SecretCutter(b"secret-key")
+    assert cutter.feed(b"a token") == b"a token"
+    assert cutter.feed(b"and sec") == b"and "
+    assert cutter.feed(b"ond") == b"second"
