@@ -29,7 +29,7 @@ from recorder.refusal import ExitCode, Refusal
 from recorder.rehearsal.script import credential as rehearsal_credential
 from recorder.rehearsal.script import load_script
 from recorder.session.driver import write_durable
-from recorder.session.leftovers import DRIVER_LABEL, collect_leftovers, driver_identity
+from recorder.session.leftovers import DRIVER_LABEL, collect_leftovers, driver_identity, driver_name
 from recorder.session.self_check import self_check
 from recorder.session.sidecar import Credential, Upstream
 from recorder.session.upstream import provider_network, rehearsal_network
@@ -136,7 +136,7 @@ def image_id(engine: Engine, name: str) -> str:
 def prove_construction(engine: Engine, session_image: str, out: Path) -> None:
     """Run the attack list on this engine and keep its result. Refusal 12 where one is open."""
     labels = {DRIVER_LABEL: driver_identity()}
-    checked = self_check(engine, session_image, f"recorder-{os.getpid()}", labels)
+    checked = self_check(engine, session_image, driver_name(), labels)
     result = {
         "schema": CONSTRUCTION_SCHEMA,
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -256,7 +256,7 @@ def _run(
             done += 1
             ended(recorded, done, total)
 
-    with source.upstream(engine, f"recorder-{os.getpid()}", labels) as upstream:
+    with source.upstream(engine, driver_name(), labels) as upstream:
         run_jobs(
             engine.docker_host,
             jobs,

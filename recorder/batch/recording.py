@@ -42,7 +42,7 @@ from recorder.session.harness import (
     environment,
     pinned_routes,
 )
-from recorder.session.leftovers import DIRECTORY_LABEL, DRIVER_LABEL, driver_identity
+from recorder.session.leftovers import DIRECTORY_LABEL, DRIVER_LABEL, driver_identity, driver_name
 from recorder.session.sidecar import Credential, Upstream
 from recorder.stream.init_check import all_init_faults
 from recorder.stream.observation import Observation, observe
@@ -139,7 +139,7 @@ def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
             "of a command line can hold: shorten it",
         )
     job.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = f"recorder-{os.getpid()}-{job.session}"
+    name = f"{driver_name()}-{job.session}"
     order = Order(
         name=name,
         session_image=setting.session_image,

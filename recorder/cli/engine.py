@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from typing import Annotated
@@ -15,7 +14,7 @@ from recorder.engine import connect, doctor, rootless
 from recorder.engine.client import open_engine
 from recorder.images.build import IMAGE_NAMES, build_images, image_tag, list_images
 from recorder.refusal import ExitCode, Refusal
-from recorder.session.leftovers import DRIVER_LABEL, driver_identity
+from recorder.session.leftovers import DRIVER_LABEL, driver_identity, driver_name
 from recorder.session.self_check import self_check
 
 engine = typer.Typer(help="The rootless engine that set-up starts.", no_args_is_help=True)
@@ -78,7 +77,7 @@ def _live_finding(gathered: doctor.Gathered) -> Iterator[doctor.Finding]:
         if image is None:
             return
         labels = {DRIVER_LABEL: driver_identity()}
-        checked = self_check(api, image, f"recorder-{os.getpid()}-doctor", labels)
+        checked = self_check(api, image, driver_name(), labels)
         yield doctor.Finding(
             subject,
             doctor.Level.OK,

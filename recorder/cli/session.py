@@ -21,7 +21,7 @@ from recorder.engine.client import open_engine
 from recorder.engine.connect import connect, docker_host, engine_facts
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.container import SESSION_UID
-from recorder.session.leftovers import DRIVER_LABEL, collect_leftovers, driver_identity
+from recorder.session.leftovers import DRIVER_LABEL, collect_leftovers, driver_identity, driver_name
 from recorder.session.sidecar import Credential
 from recorder.workspace.place import outside_home, require_outside_corpus
 
@@ -135,7 +135,7 @@ def record_session(
                 uid=SESSION_UID,
             )
             labels = {DRIVER_LABEL: driver_identity()}
-            with source.upstream(engine, f"recorder-{os.getpid()}", labels) as upstream:
+            with source.upstream(engine, driver_name(), labels) as upstream:
                 setting = Setting(
                     session_image=images[0],
                     sidecar_image=images[1],

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
@@ -325,9 +326,15 @@ def _read(path: Path) -> bytes:
         ) from error
 
 
-def context(image: Image, members: Sequence[Member]) -> Iterator[bytes]:
-    """The build context as the chunks of a tar stream; nothing is written to disk."""
-    recipe = Entry("Dockerfile", image.dockerfile.read_bytes(), 0o644)
+def context(image: Image, members: Sequence[Member], labels: Mapping[str, str]) -> Iterator[bytes]:
+    """The build context as the chunks of a tar stream; nothing is written to disk.
+
+    The labels are one instruction at the recipe's end: given to the engine they would be one each,
+    and an instruction costs a second.
+    """
+    said = " ".join(f"{name}={json.dumps(value)}" for name, value in sorted(labels.items()))
+    text = f"{image.dockerfile.read_text(encoding='utf-8')}LABEL {said}\n"
+    recipe = Entry("Dockerfile", text.encode(), 0o644)
     for member in (recipe, *members):
         if isinstance(member, Layer):
             size = sum(_padded(entry) for entry in member.entries) + 1024
@@ -406,10 +413,11 @@ def _build(
     lines: list[str] = []
     try:
         for event in client.api.build(
-            fileobj=cast("IO[bytes]", context(image, members)),  # requests takes an iterator
+            fileobj=cast(
+                "IO[bytes]", context(image, members, labels)
+            ),  # requests takes an iterator
             custom_context=True,
             tag=image_tag(image.name),
-            labels=labels,
             buildargs=arguments,
             network_mode="none",
             rm=True,

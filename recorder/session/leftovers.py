@@ -1,13 +1,17 @@
 """What an earlier driver left behind: found by its labels, its evidence kept, then removed.
 
 A container of a driver that died has ended by itself (its lifeline). A driver that still runs is
-told from one that died by the boot, the process and the process's start time in its label.
+told from one that died by the boot, the process and the process's start time in its label. A
+driver in another process namespace (compose) cannot be looked up: it lives while one of its
+containers runs, and what it only created counts as left after a while.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +24,7 @@ from recorder.session.sidecar import EGRESS_LIMIT
 
 DRIVER_LABEL = "recorder.driver"
 DIRECTORY_LABEL = "recorder.directory"
+UNKNOWN_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -31,16 +36,34 @@ class Leftover:
     evidence: Path | None
 
 
+# Shared by every container, volume and network of this process, and by no other driver's.
+_TOKEN = secrets.token_hex(4)
+
+
+def driver_name() -> str:
+    """What the names of everything that this process makes on an engine begin with."""
+    return f"recorder-{_TOKEN}"
+
+
 def driver_identity() -> str:
-    """``boot:process:start`` of this process, as a label's value."""
-    return f"{_boot()}:{os.getpid()}:{_start_time(os.getpid())}"
+    """``boot:namespace:process:start:token`` of this process, as a label's value."""
+    process = os.getpid()
+    return f"{_boot()}:{_namespace()}:{process}:{_start_time(process)}:{_TOKEN}"
 
 
-def driver_lives(identity: str) -> bool:
-    """Whether the driver of a label still runs on this host, in this boot."""
-    boot, _, rest = identity.partition(":")
-    process, _, start = rest.partition(":")
-    return boot == _boot() and process.isdigit() and start == _start_time(int(process))
+def driver_lives(identity: str) -> bool | None:
+    """Whether the driver of a label still runs; None for one that cannot be looked up here."""
+    parts = identity.split(":")
+    if len(parts) != 5 or not parts[2].isdigit() or parts[0] != _boot():
+        return False
+    if parts[1] != _namespace():
+        return None
+    return parts[3] == _start_time(int(parts[2]))
+
+
+def _namespace() -> str:
+    """The inode of this process's own process namespace."""
+    return str(os.stat("/proc/self/ns/pid").st_ino)  # noqa: PTH116 - a link to no file
 
 
 def _boot() -> str:
@@ -60,9 +83,21 @@ def _start_time(process: int) -> str:
 def collect_leftovers(engine: Engine) -> tuple[Leftover, ...]:
     """Keep the evidence of every dead driver's containers, then remove them."""
     found: list[Leftover] = []
-    for container in engine.containers(DRIVER_LABEL):
+    containers = engine.containers(DRIVER_LABEL)
+    now = time.time()
+    seen = {
+        container["Labels"][DRIVER_LABEL]
+        for container in containers
+        if container["State"] == "running" or now - container["Created"] < UNKNOWN_SECONDS
+    }
+
+    def is_left(identity: str) -> bool:
+        lives = driver_lives(identity)
+        return identity not in seen if lives is None else not lives
+
+    for container in containers:
         labels = container["Labels"]
-        if driver_lives(labels[DRIVER_LABEL]):
+        if not is_left(labels[DRIVER_LABEL]):
             continue
         name = container["Names"][0].lstrip("/")
         if container["State"] == "running":
@@ -71,11 +106,11 @@ def collect_leftovers(engine: Engine) -> tuple[Leftover, ...]:
         engine.remove_container(container["Id"])
         found.append(Leftover("container", name, evidence))
     for volume in engine.volumes(DRIVER_LABEL):
-        if not driver_lives(volume["Labels"][DRIVER_LABEL]):
+        if is_left(volume["Labels"][DRIVER_LABEL]):
             engine.remove_volume(volume["Name"])
             found.append(Leftover("volume", volume["Name"], None))
     for network in engine.networks(DRIVER_LABEL):
-        if not driver_lives(network["Labels"][DRIVER_LABEL]):
+        if is_left(network["Labels"][DRIVER_LABEL]):
             engine.remove_network(network["Id"])
             found.append(Leftover("network", network["Name"], None))
     return tuple(found)
