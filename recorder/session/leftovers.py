@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,14 +107,26 @@ def collect_leftovers(engine: Engine) -> tuple[Leftover, ...]:
         engine.remove_container(container["Id"])
         found.append(Leftover("container", name, evidence))
     for volume in engine.volumes(DRIVER_LABEL):
-        if is_left(volume["Labels"][DRIVER_LABEL]):
-            engine.remove_volume(volume["Name"])
-            found.append(Leftover("volume", volume["Name"], None))
+        name = volume["Name"]
+        if is_left(volume["Labels"][DRIVER_LABEL]) and _removed(engine.remove_volume, name):
+            found.append(Leftover("volume", name, None))
     for network in engine.networks(DRIVER_LABEL):
-        if is_left(network["Labels"][DRIVER_LABEL]):
-            engine.remove_network(network["Id"])
+        identifier = network["Id"]
+        if is_left(network["Labels"][DRIVER_LABEL]) and _removed(engine.remove_network, identifier):
             found.append(Leftover("network", network["Name"], None))
     return tuple(found)
+
+
+def _removed(remove: Callable[[str], None], name: str) -> bool:
+    """Whether it could be removed; False where something still uses it, so that it is not left."""
+    try:
+        remove(name)
+    except APIError as error:
+        if error.response is not None and error.response.status_code in (403, 409):
+            # In use: by a container that appeared since they were listed.
+            return False
+        raise
+    return True
 
 
 def _keep(
