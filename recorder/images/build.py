@@ -332,7 +332,9 @@ def context(image: Image, members: Sequence[Member], labels: Mapping[str, str]) 
     The labels are one instruction at the recipe's end: given to the engine they would be one each,
     and an instruction costs a second.
     """
-    said = " ".join(f"{name}={json.dumps(value)}" for name, value in sorted(labels.items()))
+    said = " ".join(
+        f"{name}={json.dumps(value)}".replace("$", r"\$") for name, value in sorted(labels.items())
+    )
     text = f"{image.dockerfile.read_text(encoding='utf-8')}LABEL {said}\n"
     recipe = Entry("Dockerfile", text.encode(), 0o644)
     for member in (recipe, *members):

@@ -36,7 +36,7 @@ def test_a_layer_is_a_tar_with_the_declared_owners_and_modes(image: Image) -> No
             Entry("run/recorder", None, 0o750, uid=990),
         ),
     )
-    stream = b"".join(context(image, [layer]))
+    stream = b"".join(context(image, [layer], {}))
     with tarfile.open(fileobj=io.BytesIO(stream)) as archive:
         assert archive.getnames() == ["Dockerfile", "tree.tar"]
         inner_file = archive.extractfile("tree.tar")
@@ -52,14 +52,22 @@ def test_a_layer_is_a_tar_with_the_declared_owners_and_modes(image: Image) -> No
 def test_long_paths_keep_the_layers_declared_size_true(image: Image) -> None:
     # Over 100 bytes a name takes header blocks of its own.
     layer = Layer("tree.tar", (Entry("d" * 90 + "/" + "f" * 90, b"y", 0o644),))
-    stream = b"".join(context(image, [layer, Entry("after", b"z", 0o644)]))
+    stream = b"".join(context(image, [layer, Entry("after", b"z", 0o644)], {}))
     assert "after" in members_of(stream)
 
 
 def test_no_entry_has_mtime_0(image: Image) -> None:
     # mitmproxy never loads an addon whose mtime is 0, and says nothing.
-    stream = b"".join(context(image, [Entry("proxy/main.py", b"", 0o644)]))
+    stream = b"".join(context(image, [Entry("proxy/main.py", b"", 0o644)], {}))
     assert all(entry.mtime > 0 for entry in members_of(stream).values())
+
+
+def test_labels_are_one_instruction_whatever_they_hold(image: Image) -> None:
+    stream = b"".join(context(image, [], {"title": 'a "b" $c', "inputs": "1"}))
+    with tarfile.open(fileobj=io.BytesIO(stream)) as archive:
+        recipe = archive.extractfile("Dockerfile")
+        assert recipe is not None
+        assert recipe.read().decode().splitlines()[-1] == r'LABEL inputs="1" title="a \"b\" \$c"'
 
 
 def test_the_digest_moves_with_content_mode_owner_recipe_and_parent(image: Image) -> None:
