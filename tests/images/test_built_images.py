@@ -92,6 +92,7 @@ def test_what_a_session_is_given_is_roots_and_not_writable(
     assert said == [
         "/opt/recorder/guard.py 644 0",
         "/opt/recorder/forwarder.py 644 0",
+        "/etc/claude-code 755 0",
         "/workspace 755 0",
         "/session/config 755 0",
         "/session/log 755 0",
