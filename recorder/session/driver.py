@@ -13,8 +13,10 @@ import selectors
 import shutil
 import stat
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -57,7 +59,7 @@ END_SECONDS = 15.0
 WATCH_SECONDS = 0.5
 OUTCOME_LIMIT = 1 << 16
 
-Ended = Literal["harness", "deadline", "disk", "sidecar", "stream"]
+Ended = Literal["harness", "deadline", "disk", "sidecar", "stream", "halted"]
 
 
 @dataclass(frozen=True)
@@ -148,10 +150,16 @@ class Session:
         )
         return sidecar
 
-    def run(self) -> Watched:
+    def run(
+        self,
+        before_start: Callable[[], None] | None = None,
+        halt: threading.Event | None = None,
+    ) -> Watched:
         """Run to the end; raw.jsonl, stderr.log and egress.jsonl are durable when it returns.
 
-        Refusal 12 where the session could not be confined; nothing was started then.
+        ``before_start`` is called when nothing but the start is left to do: from then on the
+        session may spend. ``halt`` kills it. Refusal 12 where the session could not be confined;
+        nothing was started then.
         """
         order, engine = self.order, self.engine
         sidecar = self.sidecar or self.prepare()
@@ -184,16 +192,20 @@ class Session:
         refuse_loose_construction(inspected)
         attachment = attach(engine.docker_host, container)
         try:
-            engine.start(container)
-            running = time.monotonic()
             streams = _Streams(order.directory)
             try:
-                ended = self._watch(attachment, sidecar, streams, running)
+                if before_start is not None:
+                    before_start()
+                engine.start(container)
+                running = time.monotonic()
+                ended = self._watch(attachment, sidecar, streams, running, halt)
             finally:
                 streams.close()
         finally:
             attachment.close()
         over = time.monotonic()
+        # The sidecar closes its log while the session's own end is collected.
+        sidecar.attachment.close()
         exit_status = self._exit_status(container)
         outcome = _outcome(engine.get_file(container, OUTCOME_FILE, OUTCOME_LIMIT))
         egress = end_sidecar(engine, sidecar)
@@ -242,7 +254,12 @@ class Session:
             self.sidecar = None
 
     def _watch(
-        self, attachment: Attachment, sidecar: Sidecar, streams: _Streams, began: float
+        self,
+        attachment: Attachment,
+        sidecar: Sidecar,
+        streams: _Streams,
+        began: float,
+        halt: threading.Event | None,
     ) -> Ended:
         order = self.order
         deadline = began + order.timeout
@@ -254,6 +271,8 @@ class Session:
                 now = time.monotonic()
                 if now >= deadline:
                     return self._stop("deadline", attachment, streams)
+                if halt is not None and halt.is_set():
+                    return self._stop("halted", attachment, streams)
                 if now - checked >= WATCH_SECONDS:
                     checked = now
                     if shutil.disk_usage(order.directory).free < order.disk_floor:
@@ -316,10 +335,13 @@ class _Streams:
                 self.stderr_bytes += len(piece)
 
     def close(self) -> None:
-        for file in (self._stdout, self._stderr):
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
+        """Both are closed even where one cannot be flushed: a full disk is told, not hung on."""
+        with ExitStack() as closing:
+            for file in (self._stdout, self._stderr):
+                closing.callback(file.close)
+            for file in (self._stdout, self._stderr):
+                file.flush()
+                os.fsync(file.fileno())
 
 
 def _create(path: Path) -> BinaryIO:
