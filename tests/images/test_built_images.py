@@ -27,9 +27,9 @@ def inside(client: docker.DockerClient, image: str, script: str, user: str = "0"
 
 
 def test_a_second_build_builds_nothing(engine_client: docker.DockerClient) -> None:
-    build_images(engine_client)
+    build_images(engine_client, ["session"])
     said: list[str] = []
-    again = build_images(engine_client, progress=said.append)
+    again = build_images(engine_client, ["session"], progress=said.append)
     assert said == []
     assert all(image.skipped for image in again)
 
@@ -58,7 +58,7 @@ def test_the_harness_may_be_run_and_not_read_by_a_session(
         engine_client,
         "session",
         "stat -c '%a %u:%g' /opt/harness/claude; /opt/harness/claude --version; "
-        "head -c 1 /opt/harness/claude || true",
+        "head -c 1 /opt/harness/claude 2>&1 || true",
         user="1000",
     ).splitlines()
     assert said[0] == "711 0:0"
