@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from recorder.refusal import ExitCode, Refusal
 from recorder.workspace.arms import lay_arm
 from recorder.workspace.guards import guard_workspace
 from recorder.workspace.manifest import manifest_of, write_manifest
-from recorder.workspace.packing import pack
 from recorder.workspace.seal import seal
 
 MCP_FILE = ".mcp.json"
@@ -46,7 +44,7 @@ def lay_line(
     """Plan a line, lay its arm at ``tree`` and seal it for every probe of the plan.
 
     Refusals: 5 and 11 (the plan), 2 and 8 (the arm), 4, 6, 8 and 9 (the sealed tree). The tree
-    must stay until its last session has started. ``max_turns`` overrides the tier's own.
+    must stay until its last session has ended. ``max_turns`` overrides the tier's own.
     """
     plan = compose_plan(
         corpus,
@@ -70,15 +68,12 @@ def lay_line(
     manifest = manifest_of(tree)
     own = servers_of(tree / MCP_FILE)
 
-    def packed(uid: int) -> Iterator[bytes]:
-        return pack(tree, uid, uid, prefix="workspace")
-
     return LaidLine(
         line=Line(
             tier=spec.tier,
             arm=spec.arm,
             members=plan.identity_members,
-            pack=packed,
+            tree=tree,
             manifest=manifest,
             delta=delta.lines(),
             # One list of allowed tools for every arm, so the corpus's servers, not the arm's.

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import datetime
 import os
+import shutil
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +60,7 @@ from recorder.workspace.archive import ArchiveReading, Keep, count_lines, read_a
 from recorder.workspace.comparison import Changes, compare
 from recorder.workspace.manifest import Manifest
 from recorder.workspace.names import path_text
+from recorder.workspace.packing import pack
 
 READ_SIZE = 1 << 20
 LOG_LINES_LIMIT = 1 << 20
@@ -83,14 +86,15 @@ class Setting:
 class Line:
     """What every session of one line shares: the arm's tree, and what the plan fixed.
 
-    ``servers``: the MCP servers that the corpus declares (one list of allowed tools for every
-    arm); ``declared``: those that this arm's own ``.mcp.json`` declares, read before any session.
+    ``tree`` must stay until the line's last session has ended. ``servers``: the MCP servers that
+    the corpus declares (one list of allowed tools for every arm); ``declared``: those that this
+    arm's own ``.mcp.json`` declares, read before any session.
     """
 
     tier: str
     arm: str
     members: IdentityMembers
-    pack: Callable[[int], Iterable[bytes]]
+    tree: Path
     manifest: Manifest
     delta: tuple[str, ...]
     servers: tuple[str, ...]
@@ -129,8 +133,16 @@ class Recorded:
         return ExitCode.DONE if self.refusal is None else self.refusal.code
 
 
+class HaltedError(Exception):
+    """A session was killed because its driver was told to end. What it left is kept, and it has
+    no end: nothing says whether it would have been recorded."""
+
+
 def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
-    """The session's order, its sidecar started. Refusal 2 for a task no command line can hold."""
+    """The session's order, its sidecar started.
+
+    Refusal 2 for a task no command line can hold, 16 where too little disk is free to start.
+    """
     line = job.line
     if len(job.task.encode()) > TASK_LIMIT:
         raise Refusal(
@@ -139,6 +151,13 @@ def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
             "of a command line can hold: shorten it",
         )
     job.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    free = shutil.disk_usage(job.directory).free
+    if free < setting.disk_floor:
+        raise Refusal(
+            ExitCode.CAP,
+            f"session {job.session}: not started, because {free} bytes are free under "
+            f"{job.directory} and {setting.disk_floor} are kept free: free some disk",
+        )
     name = f"{driver_name()}-{job.session}"
     order = Order(
         name=name,
@@ -152,7 +171,7 @@ def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
             max_turns=line.max_turns,
         ),
         environment=environment(),
-        workspace=line.pack,
+        workspace=lambda uid: pack(line.tree, uid, uid, prefix="workspace"),
         upstream=setting.upstream,
         credential=setting.credential_of(job.probe, job.session),
         placeholder=PLACEHOLDER_KEY,
@@ -175,10 +194,22 @@ def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
     return session
 
 
-def record(session: Session, job: Job, setting: Setting) -> Recorded:
-    """Run an opened session to its end and write its files; its containers are gone after it."""
+def record(
+    session: Session,
+    job: Job,
+    setting: Setting,
+    *,
+    before_start: Callable[[], None] | None = None,
+    halt: threading.Event | None = None,
+) -> Recorded:
+    """Run an opened session to its end and write its files; its containers are gone after it.
+
+    ``HaltedError`` where ``halt`` was set before its end.
+    """
     try:
-        watched = session.run()
+        watched = session.run(before_start, halt)
+        if watched.ended == "halted":
+            raise HaltedError
         reading, unread = _read_workspace(session, job)
         hook_lines = count_lines(session.log_directory(), suffix=b".jsonl")
     finally:
@@ -275,6 +306,8 @@ def _refuse(
                 ExitCode.CONFINEMENT,
                 f"{name}: its sidecar ended before it did, so it was killed; see egress.jsonl",
             )
+        case "halted":
+            raise HaltedError
         case "stream":
             raise Refusal(
                 ExitCode.OBSERVATION,
@@ -334,7 +367,8 @@ def _harness_failure(
 
 
 def _read_workspace(session: Session, job: Job) -> tuple[ArchiveReading | None, Refusal | None]:
-    keep = Keep(directory=job.directory / "produced", before=job.line.manifest)
+    line = job.line
+    keep = Keep(directory=job.directory / "produced", before=line.manifest, arm=line.tree)
     try:
         return read_archive(session.workspace(), prefix="workspace", keep=keep), None
     except Refusal as met:

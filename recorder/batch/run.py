@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from recorder.batch.recording import Job, Recorded, Setting, open_session, record
 from recorder.engine.client import Engine, open_engine
@@ -26,83 +26,97 @@ def run_jobs(
 ) -> None:
     """Run every job once, ``parallel`` at a time, each place with a uid of its own.
 
-    ``began`` is called before the session's container exists and ``ended`` after its files are
+    ``began`` is called just before the session is started and ``ended`` after its files are
     durable, from the thread that runs it. ``stop`` starts no more sessions. The first exception
-    of a session does so too, and is raised when every running one has ended.
+    of a session does so too, and is raised when every running one has ended. An interrupt of the
+    calling thread kills the running ones; what they left is kept.
     """
     waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
     for job in jobs:
         waiting.put(job)
-    with ThreadPoolExecutor(parallel) as places:
-        running = [
-            places.submit(
-                _work, docker_host, waiting, setting, SESSION_UID + place, began, ended, stop
-            )
-            for place in range(parallel)
-        ]
+    places = _Places(docker_host, waiting, setting, began, ended, stop, threading.Event())
+    with ThreadPoolExecutor(parallel) as threads:
+        running = [threads.submit(places.work, SESSION_UID + place) for place in range(parallel)]
         try:
             for future in running:
                 future.result()
+        except KeyboardInterrupt:
+            places.halt.set()
+            raise
         finally:
             stop.set()
 
 
-def _work(
-    docker_host: str,
-    waiting: queue.SimpleQueue[Job],
-    setting: Setting,
-    uid: int,
-    began: Callable[[Job], None],
-    ended: Callable[[Recorded], None],
-    stop: threading.Event,
-) -> None:
-    with ThreadPoolExecutor(1) as ahead:
-        opening = _open_next(docker_host, waiting, setting, uid, ahead)
-        while opening is not None:
-            job, opened = opening
-            engine, session = opened.result()
+@dataclass(frozen=True)
+class _Opened:
+    """A session whose sidecar is started, with the engine connection of its own."""
+
+    engine: Engine
+    session: Session
+
+    def remove(self) -> None:
+        try:
+            self.session.remove()
+        finally:
+            self.engine.close()
+
+
+@dataclass(frozen=True)
+class _Places:
+    """What the places of a driver share."""
+
+    docker_host: str
+    waiting: queue.SimpleQueue[Job]
+    setting: Setting
+    began: Callable[[Job], None]
+    ended: Callable[[Recorded], None]
+    stop: threading.Event
+    halt: threading.Event
+
+    def work(self, uid: int) -> None:
+        """Run one job after another until none is left."""
+        with ThreadPoolExecutor(1) as ahead:
+            opening = self._open_next(uid, ahead)
             try:
-                if stop.is_set():
-                    session.remove()
-                    return
-                opening = _open_next(docker_host, waiting, setting, uid, ahead)
-                began(job)
-                ended(record(session, job, setting))
+                while opening is not None:
+                    (job, future), opening = opening, None
+                    opened = future.result()
+                    try:
+                        if self.stop.is_set():
+                            return
+                        opening = self._open_next(uid, ahead)
+                        self._run(job, opened)
+                    finally:
+                        opened.remove()
             except BaseException:
-                stop.set()
-                _abandon(opening)
+                self.stop.set()
                 raise
             finally:
-                engine.close()
+                # One that could not be opened left nothing, and an earlier cause is being told.
+                if opening is not None and opening[1].exception() is None:
+                    opening[1].result().remove()
 
+    def _run(self, job: Job, opened: _Opened) -> None:
+        def before_start() -> None:
+            self.began(job)
 
-_Opened = tuple[Engine, Session]
+        self.ended(
+            record(opened.session, job, self.setting, before_start=before_start, halt=self.halt)
+        )
 
+    def _open_next(self, uid: int, ahead: ThreadPoolExecutor) -> tuple[Job, Future[_Opened]] | None:
+        """The next job, its sidecar being started by another thread; None where none is left."""
+        try:
+            job = replace(self.waiting.get_nowait(), uid=uid)
+        except queue.Empty:
+            # Every job was taken, which is how a place ends.
+            return None
+        return job, ahead.submit(self._open, job)
 
-def _open_next(
-    docker_host: str,
-    waiting: queue.SimpleQueue[Job],
-    setting: Setting,
-    uid: int,
-    ahead: ThreadPoolExecutor,
-) -> tuple[Job, Future[_Opened]] | None:
-    """The next job, its sidecar being started by another thread; None where none is left."""
-    try:
-        job = replace(waiting.get_nowait(), uid=uid)
-    except queue.Empty:
-        # Every job was taken, which is how a place ends.
-        return None
-    return job, ahead.submit(_open, docker_host, job, setting)
-
-
-def _open(docker_host: str, job: Job, setting: Setting) -> _Opened:
-    engine = open_engine(docker_host)
-    return engine, open_session(engine, job, setting)
-
-
-def _abandon(opening: tuple[Job, Future[_Opened]] | None) -> None:
-    if opening is None:
-        return
-    engine, session = opening[1].result()
-    session.remove()
-    engine.close()
+    def _open(self, job: Job) -> _Opened:
+        engine = open_engine(self.docker_host)
+        try:
+            return _Opened(engine, open_session(engine, job, self.setting))
+        except BaseException:
+            engine.close()
+            raise

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import docker
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,12 @@ class Engine:
         self.api.start(container)
 
     def kill(self, container: str, signal: str = "KILL") -> None:
-        self.api.kill(container, signal)
+        try:
+            self.api.kill(container, signal)
+        except APIError as error:
+            # 409: it ended by itself in the meantime, which is what was asked for.
+            if error.status_code not in (404, 409):
+                raise
 
     def wait(self, container: str, timeout: float) -> int:
         """The container's exit status, once it has ended."""

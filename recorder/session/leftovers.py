@@ -2,8 +2,8 @@
 
 A container of a driver that died has ended by itself (its lifeline). A driver that still runs is
 told from one that died by the boot, the process and the process's start time in its label. A
-driver in another process namespace (compose) cannot be looked up: it lives while one of its
-containers runs, and what it only created counts as left after a while.
+driver in another process namespace (compose) or on another host cannot be looked up: it lives
+while one of its containers runs, and what it only created counts as left after a while.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from docker.errors import APIError
+from docker.errors import APIError, DockerException, NotFound
+from requests.exceptions import RequestException
 
 from recorder.engine.client import Engine
 from recorder.session.container import EGRESS_LOG
@@ -26,6 +30,7 @@ from recorder.session.sidecar import EGRESS_LIMIT
 DRIVER_LABEL = "recorder.driver"
 DIRECTORY_LABEL = "recorder.directory"
 UNKNOWN_SECONDS = 600
+WORK_PREFIX = "recorder-work."
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,9 @@ def driver_identity() -> str:
 def driver_lives(identity: str) -> bool | None:
     """Whether the driver of a label still runs; None for one that cannot be looked up here."""
     parts = identity.split(":")
-    if len(parts) != 5 or not parts[2].isdigit() or parts[0] != _boot():
+    if len(parts) != 5 or not parts[2].isdigit():
         return False
-    if parts[1] != _namespace():
+    if parts[0] != _boot() or parts[1] != _namespace():
         return None
     return parts[3] == _start_time(int(parts[2]))
 
@@ -83,12 +88,10 @@ def _start_time(process: int) -> str:
 
 def collect_leftovers(engine: Engine) -> tuple[Leftover, ...]:
     """Keep the evidence of every dead driver's containers, then remove them."""
-    found: list[Leftover] = []
-    containers = engine.containers(DRIVER_LABEL)
     now = time.time()
     seen = {
         container["Labels"][DRIVER_LABEL]
-        for container in containers
+        for container in engine.containers(DRIVER_LABEL)
         if container["State"] == "running" or now - container["Created"] < UNKNOWN_SECONDS
     }
 
@@ -96,14 +99,39 @@ def collect_leftovers(engine: Engine) -> tuple[Leftover, ...]:
         lives = driver_lives(identity)
         return identity not in seen if lives is None else not lives
 
-    for container in containers:
+    return _collect(engine, is_left)
+
+
+@contextmanager
+def nothing_left(engine: Engine) -> Iterator[None]:
+    """Where the body fails or is interrupted, what this driver made is collected at once.
+
+    An interrupt can fall between the making of a container and the note that it was made.
+    """
+    try:
+        yield
+    except BaseException:
+        # What ended the body says more than an engine that cannot be asked now; what is left
+        # then is the next driver's to collect.
+        with suppress(DockerException, RequestException):
+            _collect(engine, driver_identity().__eq__)
+        raise
+
+
+def _collect(engine: Engine, is_left: Callable[[str], bool]) -> tuple[Leftover, ...]:
+    found: list[Leftover] = []
+    for container in engine.containers(DRIVER_LABEL):
         labels = container["Labels"]
         if not is_left(labels[DRIVER_LABEL]):
             continue
         name = container["Names"][0].lstrip("/")
-        if container["State"] == "running":
-            engine.kill(container["Id"])
-        evidence = _keep(engine, container["Id"], labels.get(DIRECTORY_LABEL), labels)
+        try:
+            if container["State"] == "running":
+                engine.kill(container["Id"])
+            evidence = _keep(engine, container["Id"], labels.get(DIRECTORY_LABEL), labels)
+        except NotFound:
+            # Another driver is collecting the same.
+            continue
         engine.remove_container(container["Id"])
         found.append(Leftover("container", name, evidence))
     for volume in engine.volumes(DRIVER_LABEL):
@@ -156,3 +184,18 @@ def _keep(
     state = engine.inspect(container)["State"]
     write_durable(target / f"leftover-{role}.json", json.dumps(state, sort_keys=True).encode())
     return target
+
+
+@contextmanager
+def work_directory() -> Iterator[Path]:
+    """A temporary directory of this driver; those that dead drivers left are removed first."""
+    base = Path(tempfile.gettempdir())
+    for other in base.glob(f"{WORK_PREFIX}*"):
+        identity = other.name.removeprefix(WORK_PREFIX).rpartition(".")[0]
+        own = not other.is_symlink() and other.stat().st_uid == os.geteuid()
+        if own and driver_lives(identity) is False:
+            # Another driver may be removing it too; what stays is the next one's to remove.
+            shutil.rmtree(other, ignore_errors=True)
+    prefix = f"{WORK_PREFIX}{driver_identity()}."
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=base) as directory:
+        yield Path(directory)

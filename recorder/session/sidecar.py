@@ -10,6 +10,7 @@ import json
 import selectors
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -73,15 +74,20 @@ def start_sidecar(
 ) -> Sidecar:
     """Create, attach and start a sidecar, and hand it its configuration; it is not ready yet."""
     socket_volume, egress_volume = f"{name}-socket", f"{name}-egress"
-    engine.create_volume(socket_volume, labels)
-    engine.create_volume(egress_volume, labels)
-    container = engine.create_container(
-        f"{name}-sidecar",
-        sidecar_container(image, labels, socket_volume, egress_volume, upstream.network),
-    )
-    attachment = attach(engine.docker_host, container)
-    engine.start(container)
-    attachment.send(json.dumps(configuration).encode() + b"\n")
+    with ExitStack() as undo:
+        for volume in (socket_volume, egress_volume):
+            engine.create_volume(volume, labels)
+            undo.callback(engine.remove_volume, volume)
+        container = engine.create_container(
+            f"{name}-sidecar",
+            sidecar_container(image, labels, socket_volume, egress_volume, upstream.network),
+        )
+        undo.callback(engine.remove_container, container)
+        attachment = attach(engine.docker_host, container)
+        undo.callback(attachment.close)
+        engine.start(container)
+        attachment.send(json.dumps(configuration).encode() + b"\n")
+        undo.pop_all()
     return Sidecar(container, attachment, socket_volume, egress_volume)
 
 

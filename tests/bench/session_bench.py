@@ -35,7 +35,6 @@ from recorder.session.harness import command_line, environment  # noqa: E402
 from recorder.session.leftovers import DRIVER_LABEL, driver_identity  # noqa: E402
 from recorder.session.sidecar import wait_ready  # noqa: E402
 from recorder.workspace.manifest import manifest_of  # noqa: E402
-from recorder.workspace.packing import pack  # noqa: E402
 
 ROUNDS = 7
 WARM_BOUND, COLD_BOUND = 2.1, 3.5
@@ -86,7 +85,8 @@ class Bare:
             cwd=PROJECT_ROOT,
         )
         stack.callback(self.provider.wait, 10)
-        assert self.provider.stdin is not None and self.provider.stdout is not None
+        assert self.provider.stdin is not None
+        assert self.provider.stdout is not None
         stack.callback(self.provider.stdin.close)
         self.workspace = directory / "bare"
         line = json.dumps({"script": script(), "workspace": str(self.workspace)})
@@ -151,7 +151,7 @@ def main(rounds: int) -> int:
             tier="campaign",
             arm="present",
             members=IdentityMembers("", "", "", "", 0, ""),
-            pack=lambda uid: pack(corpus, uid, uid, prefix="workspace"),
+            tree=corpus,
             manifest=manifest_of(corpus),
             delta=(),
             servers=(),
