@@ -7,6 +7,7 @@ JSON lines on its standard output; the standard input stays open as its lifeline
 from __future__ import annotations
 
 import json
+import secrets
 import selectors
 import time
 from collections.abc import Mapping
@@ -73,7 +74,9 @@ def start_sidecar(
     configuration: Mapping[str, object],
 ) -> Sidecar:
     """Create, attach and start a sidecar, and hand it its configuration; it is not ready yet."""
-    socket_volume, egress_volume = f"{name}-socket", f"{name}-egress"
+    # A volume's name stands in the session's mount table, where it must not name session or arm.
+    unnamed = f"recorder-{secrets.token_hex(8)}"
+    socket_volume, egress_volume = f"{unnamed}-socket", f"{unnamed}-egress"
     with ExitStack() as undo:
         for volume in (socket_volume, egress_volume):
             engine.create_volume(volume, labels)

@@ -416,7 +416,7 @@ def open_cell(
     try:
         made = session_container(image_id(engine, "session"), labels, volume, Limits())
         container = engine.create_container(f"{label}-cell", {**made, **(request or {})})
-        engine.put(container, "/", iter([_workspace_directory(workspace_owner, workspace_mode)]))
+        engine.put(container, "/", iter([workspace_directory(workspace_owner, workspace_mode)]))
         engine.put(
             container,
             "/",
@@ -439,7 +439,7 @@ def open_cell(
         engine.remove_volume(volume)
 
 
-def _workspace_directory(owner: int, mode: int) -> bytes:
+def workspace_directory(owner: int, mode: int) -> bytes:
     gathered = io.BytesIO()
     with tarfile.open(fileobj=gathered, mode="w") as archive:
         member = tarfile.TarInfo("workspace")
