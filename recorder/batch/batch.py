@@ -6,8 +6,6 @@ import datetime
 import fcntl
 import hashlib
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -29,7 +27,14 @@ from recorder.refusal import ExitCode, Refusal
 from recorder.rehearsal.script import credential as rehearsal_credential
 from recorder.rehearsal.script import load_script
 from recorder.session.driver import write_durable
-from recorder.session.leftovers import DRIVER_LABEL, collect_leftovers, driver_identity, driver_name
+from recorder.session.leftovers import (
+    DRIVER_LABEL,
+    collect_leftovers,
+    driver_identity,
+    driver_name,
+    nothing_left,
+    work_directory,
+)
 from recorder.session.self_check import self_check
 from recorder.session.sidecar import Credential, Upstream
 from recorder.session.upstream import provider_network, rehearsal_network
@@ -185,29 +190,25 @@ def run_batch(
     require_outside_corpus(out, corpus, "output directory")
     outside_home(out, "output directory")
     out.mkdir(mode=0o755, parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix="recorder-arms."))
-    try:
-        with held(out):
-            lines = [
-                lay_line(corpus, line, work / str(number), seed=spec.seed, lock=spec.lock)
-                for number, line in enumerate(spec.lines, start=1)
-            ]
-            order = slots(
-                [
-                    (laid.line.tier, laid.line.arm, len(laid.probes), laid.repetitions)
-                    for laid in lines
-                ],
-                spec.seed,
-            )
-            engine = open_engine(docker_host())
-            try:
-                pinned = _pinned(spec, lines, order, source, engine)
-                _pin(out, pinned)
-                _write_plans(out, lines)
-                collect_leftovers(engine)
-                jobs = [_job(slot, lines, out) for slot in order]
-                missing = [job for job in jobs if _missing(job, source)]
-                if missing:
+    with held(out), work_directory() as work:
+        lines = [
+            lay_line(corpus, line, work / str(number), seed=spec.seed, lock=spec.lock)
+            for number, line in enumerate(spec.lines, start=1)
+        ]
+        order = slots(
+            [(laid.line.tier, laid.line.arm, len(laid.probes), laid.repetitions) for laid in lines],
+            spec.seed,
+        )
+        engine = open_engine(docker_host())
+        try:
+            pinned = _pinned(spec, lines, order, source, engine)
+            _pin(out, pinned)
+            _write_plans(out, lines)
+            collect_leftovers(engine)
+            jobs = [_job(slot, lines, out) for slot in order]
+            missing = [job for job in jobs if _missing(job, source)]
+            if missing:
+                with nothing_left(engine):
                     prove_construction(engine, pinned.session_image, out)
                     _run(
                         engine,
@@ -222,11 +223,9 @@ def run_batch(
                         stop,
                         len(jobs),
                     )
-            finally:
-                engine.close()
-            return _report(out, lines, order, len(missing))
-    finally:
-        shutil.rmtree(work)
+        finally:
+            engine.close()
+        return _report(out, lines, order, len(missing))
 
 
 def _run(
@@ -324,12 +323,25 @@ def _pin(out: Path, pinned: Pinned) -> None:
     except msgspec.MsgspecError as error:
         raise Refusal(ExitCode.CORRUPT, f"{path}: is not a batch's own record: {error}") from error
     moved = [
-        f"{path}: {field} moved since this batch began: use another --out, or put it back"
-        for field in pinned.__struct_fields__
-        if getattr(before, field) != getattr(pinned, field)
+        f"{path}: {member} moved since this batch began: use another --out, or put it back"
+        for member in _moved(before, pinned)
     ]
     if moved:
         raise Refusal(ExitCode.MOVED, *moved)
+
+
+def _moved(before: Pinned, now: Pinned) -> Iterator[str]:
+    """The members that differ; of lines each by its number, while there are as many."""
+    for field in Pinned.__struct_fields__:
+        if getattr(before, field) == getattr(now, field):
+            continue
+        if field != "lines" or len(before.lines) != len(now.lines):
+            yield field
+            continue
+        for number, (old, new) in enumerate(zip(before.lines, now.lines, strict=True), start=1):
+            for member in PinnedLine.__struct_fields__:
+                if getattr(old, member) != getattr(new, member):
+                    yield f"{member} of line {number} ({new.tier} {new.arm})"
 
 
 def _write_plans(out: Path, lines: list[LaidLine]) -> None:

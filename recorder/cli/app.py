@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 
 import docker.errors
@@ -60,8 +61,13 @@ def main() -> int:
     except SystemExit as end:
         # How the command-line library ends a verb: 0, 2 for a usage error, or a verb's own code.
         return end.code if isinstance(end.code, int) else ExitCode.DONE
-    except KeyboardInterrupt:
-        return say(130, "interrupted")
+    except KeyboardInterrupt as interrupt:
+        number = signal.Signals(interrupt.args[0] if interrupt.args else signal.SIGINT)
+        return say(
+            128 + number,
+            f"interrupted by {number.name}: nothing runs any more, and what its sessions left is "
+            "kept",
+        )
     except docker.errors.DockerException as error:
         return say(
             ExitCode.MISSING,

@@ -47,6 +47,7 @@ def run(
     parallel: Annotated[int | None, typer.Option(min=1, max=16)] = None,
 ) -> None:
     """Record the sessions of a batch that are missing, and assemble what is whole."""
+    interrupt_on_termination()
     read = read_spec(spec)
     if parallel is not None:
         read = structs.replace(read, parallel=parallel)
@@ -69,7 +70,6 @@ def run(
         for reason in recorded.refusal.reasons if recorded.refusal else ():
             print(f"recorder: {reason}", file=sys.stderr)
 
-    interrupt_on_termination()
     report = run_batch(
         read,
         spec.parent / read.corpus,

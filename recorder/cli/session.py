@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
+import string
+import threading
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -14,16 +15,27 @@ import typer
 from recorder.batch.assembly import read_session
 from recorder.batch.batch import image_id, prove_construction, source_of
 from recorder.batch.line import lay_line
-from recorder.batch.recording import Job, Setting, open_session, record
+from recorder.batch.recording import Job, Recorded, Setting
+from recorder.batch.run import run_jobs
 from recorder.batch.spec import LineSpec
 from recorder.batch.table import print_table, session_table
 from recorder.engine.client import open_engine
 from recorder.engine.connect import connect, docker_host, engine_facts
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.container import SESSION_UID
-from recorder.session.leftovers import DRIVER_LABEL, collect_leftovers, driver_identity, driver_name
+from recorder.session.leftovers import (
+    DRIVER_LABEL,
+    collect_leftovers,
+    driver_identity,
+    driver_name,
+    nothing_left,
+    work_directory,
+)
 from recorder.session.sidecar import Credential
 from recorder.workspace.place import outside_home, require_outside_corpus
+
+NAME_LETTERS = frozenset(string.ascii_letters + string.digits + "._-")
+NAME_LENGTH = 128
 
 
 def register(app: typer.Typer) -> None:
@@ -67,7 +79,7 @@ def interrupt_on_termination() -> None:
     """SIGTERM and SIGHUP end a verb as Ctrl-C does: sessions end and evidence is collected."""
 
     def interrupt(number: int, _: FrameType | None) -> None:
-        raise KeyboardInterrupt(signal.Signals(number).name)
+        raise KeyboardInterrupt(number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
@@ -90,10 +102,13 @@ def record_session(
     ] = None,
 ) -> None:
     """Record one session of a probe; its files say how, and what refused it if something did."""
-    if not session or not all(c.isalnum() or c in "._-" for c in session) or session[0] in ".-":
+    if not 0 < len(session) <= NAME_LENGTH or session[0] in ".-" or not {*session} <= NAME_LETTERS:
         raise Refusal(
-            ExitCode.USAGE, f"--session {session!r}: use letters, digits, dot, dash and underscore"
+            ExitCode.USAGE,
+            f"--session {session!r}: use 1 to {NAME_LENGTH} letters, digits, dots, dashes and "
+            "underscores, the first of them no dot and no dash",
         )
+    interrupt_on_termination()
     source = source_of(rehearse, credential_of_host()) if rehearse else None
     directory = out / "sessions" / session
     require_outside_corpus(out, corpus, "output directory")
@@ -102,11 +117,12 @@ def record_session(
         raise Refusal(
             ExitCode.USAGE, f"{directory}: holds a session already: give another --session or --out"
         )
-    with tempfile.TemporaryDirectory(prefix="recorder-arms.") as work:
+    recorded: list[Recorded] = []
+    with work_directory() as work:
         laid = lay_line(
             corpus,
             LineSpec(tier=tier, arm=arm),
-            Path(work) / "arm",
+            work / "arm",
             seed=seed,
             lock=lock,
             max_turns=max_turns,
@@ -120,11 +136,9 @@ def record_session(
             )
         source = source or source_of(None, credential_of_host())
         engine = open_engine(docker_host())
-        interrupt_on_termination()
         try:
             images = image_id(engine, "session"), image_id(engine, "proxy")
             collect_leftovers(engine)
-            prove_construction(engine, images[0], out.absolute())
             job = Job(
                 line=laid.line,
                 probe=probe,
@@ -135,22 +149,32 @@ def record_session(
                 uid=SESSION_UID,
             )
             labels = {DRIVER_LABEL: driver_identity()}
-            with source.upstream(engine, driver_name(), labels) as upstream:
-                setting = Setting(
-                    session_image=images[0],
-                    sidecar_image=images[1],
-                    upstream=upstream,
-                    credential_of=source.credential_of,
-                    rehearsal=source.rehearsal is not None,
-                    model=model,
-                    timeout=timeout,
-                    host_skills=host_skills(),
-                    not_enforced=not_enforced(),
-                )
-                recorded = record(open_session(engine, job, setting), job, setting)
+            with nothing_left(engine):
+                prove_construction(engine, images[0], out.absolute())
+                with source.upstream(engine, driver_name(), labels) as upstream:
+                    setting = Setting(
+                        session_image=images[0],
+                        sidecar_image=images[1],
+                        upstream=upstream,
+                        credential_of=source.credential_of,
+                        rehearsal=source.rehearsal is not None,
+                        model=model,
+                        timeout=timeout,
+                        host_skills=host_skills(),
+                        not_enforced=not_enforced(),
+                    )
+                    run_jobs(
+                        engine.docker_host,
+                        [job],
+                        setting,
+                        parallel=1,
+                        began=lambda _: None,
+                        ended=recorded.append,
+                        stop=threading.Event(),
+                    )
         finally:
             engine.close()
-    if recorded.refusal is not None:
-        raise recorded.refusal
+    if recorded[0].refusal is not None:
+        raise recorded[0].refusal
     print_table(session_table([(session, read_session(directory))]))
     print(directory / "record.md")
