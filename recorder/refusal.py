@@ -40,3 +40,15 @@ class Refusal(Exception):  # noqa: N818 - the contract's word for it
         super().__init__("; ".join(reasons))
         self.code = code
         self.reasons = reasons
+
+
+class Interrupt(BaseException):
+    """A signal told the command to end.
+
+    No ``Exception``, so that nothing that handles a failure takes it for one, and no
+    ``KeyboardInterrupt``, which the command-line library ends without a word.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from recorder.batch.recording import Job, Recorded, Setting, open_session, record
 from recorder.engine.client import Engine, open_engine
+from recorder.refusal import Interrupt
 from recorder.session.container import SESSION_UID
 from recorder.session.driver import Session
 
@@ -40,7 +41,7 @@ def run_jobs(
         try:
             for future in running:
                 future.result()
-        except KeyboardInterrupt:
+        except (Interrupt, KeyboardInterrupt):
             places.halt.set()
             raise
         finally:

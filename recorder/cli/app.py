@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+from types import FrameType
 
 import docker.errors
 import requests.exceptions
@@ -13,7 +14,7 @@ import typer
 
 from recorder import __version__
 from recorder.cli import batch, engine, plan, session, stream
-from recorder.refusal import ExitCode, Refusal
+from recorder.refusal import ExitCode, Interrupt, Refusal
 
 app = typer.Typer(
     name="recorder",
@@ -52,8 +53,30 @@ def say(code: int, *reasons: str) -> int:
     return int(code)
 
 
+def interrupt_on_signals() -> None:
+    """Ctrl-C, SIGTERM and SIGHUP end a verb in order: sessions end, what they left is kept.
+
+    The first one alone: a second would break into the orderly end. A signal that the caller
+    ignores (nohup, a shell's background job) stays ignored.
+    """
+    numbers = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        for other in numbers:
+            signal.signal(other, signal.SIG_IGN)
+        raise Interrupt(number)
+
+    for number in numbers:
+        signal.signal(number, interrupt)
+
+
 def main() -> int:
     """Run the command line; the exit code says which one cause ended it."""
+    interrupt_on_signals()
     try:
         app()
     except Refusal as refusal:
@@ -61,12 +84,11 @@ def main() -> int:
     except SystemExit as end:
         # How the command-line library ends a verb: 0, 2 for a usage error, or a verb's own code.
         return end.code if isinstance(end.code, int) else ExitCode.DONE
-    except KeyboardInterrupt as interrupt:
-        number = signal.Signals(interrupt.args[0] if interrupt.args else signal.SIGINT)
+    except Interrupt as interrupt:
         return say(
-            128 + number,
-            f"interrupted by {number.name}: nothing runs any more, and what its sessions left is "
-            "kept",
+            128 + interrupt.number,
+            f"interrupted by {signal.Signals(interrupt.number).name}: nothing runs any more, and "
+            "what its sessions left is kept",
         )
     except docker.errors.DockerException as error:
         return say(

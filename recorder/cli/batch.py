@@ -19,7 +19,6 @@ from recorder.batch.table import print_table, session_table
 from recorder.cli.session import (
     credential_of_host,
     host_skills,
-    interrupt_on_termination,
     not_enforced,
 )
 from recorder.engine.connect import docker_host
@@ -47,7 +46,6 @@ def run(
     parallel: Annotated[int | None, typer.Option(min=1, max=16)] = None,
 ) -> None:
     """Record the sessions of a batch that are missing, and assemble what is whole."""
-    interrupt_on_termination()
     read = read_spec(spec)
     if parallel is not None:
         read = structs.replace(read, parallel=parallel)

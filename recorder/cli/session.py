@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import string
 import threading
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -75,16 +73,6 @@ def not_enforced() -> tuple[str, ...]:
     )
 
 
-def interrupt_on_termination() -> None:
-    """SIGTERM and SIGHUP end a verb as Ctrl-C does: sessions end and evidence is collected."""
-
-    def interrupt(number: int, _: FrameType | None) -> None:
-        raise KeyboardInterrupt(number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
-
-
 def record_session(
     corpus: Annotated[Path, typer.Option(help="The tree the probe belongs to.")],
     probe: Annotated[str, typer.Option(help="The probe to run.")],
@@ -108,7 +96,6 @@ def record_session(
             f"--session {session!r}: use 1 to {NAME_LENGTH} letters, digits, dots, dashes and "
             "underscores, the first of them no dot and no dash",
         )
-    interrupt_on_termination()
     source = source_of(rehearse, credential_of_host()) if rehearse else None
     directory = out / "sessions" / session
     require_outside_corpus(out, corpus, "output directory")

@@ -314,7 +314,7 @@ class Session:
 
 
 class _Streams:
-    """raw.jsonl and stderr.log: byte for byte, durable once closed."""
+    """raw.jsonl and stderr.log: byte for byte, handed on at once, durable when closed."""
 
     def __init__(self, directory: Path) -> None:
         self._stdout = _create(directory / "raw.jsonl")
@@ -333,6 +333,9 @@ class _Streams:
             else:
                 self._stderr.write(piece)
                 self.stderr_bytes += len(piece)
+        # What a killed driver had read is the kernel's to write, and not lost with it.
+        self._stdout.flush()
+        self._stderr.flush()
 
     def close(self) -> None:
         """Both are closed even where one cannot be flushed: a full disk is told, not hung on."""
