@@ -119,6 +119,7 @@ class Confinement:
         self.refused: Refused | None = None
         self.sent: Sent | None = None
         self.lines = 0
+        self.line: dict[str, str] = {}
 
     # Decisions and their lines.
 
@@ -177,13 +178,13 @@ class Confinement:
     def admit(self, head: bytes, whole: bool) -> bytes | None:
         """Decide a request's raw head; the answer to close with, or None to read on."""
         decision = decide(self.sidecar.policy, HeadFacts(head, whole))
+        line = head.split(b"\n", 1)[0].decode("latin-1").split(" ")
+        self.line = {"method": line[0][:20], "path": line[1] if len(line) > 1 else ""}
         if isinstance(decision, Allowed):
             if whole:
                 self.refused = None
             return None
-        line = head.split(b"\n", 1)[0].decode("latin-1").split(" ")
-        asked = self._asked(method=line[0], path=line[1] if len(line) > 1 else "")
-        self.refuse(Layer.HEAD, decision, asked)
+        self.refuse(Layer.HEAD, decision, self._asked(**self.line))
         return _on_the_wire(decision)
 
     def explain(self) -> bytes:
@@ -191,7 +192,7 @@ class Confinement:
         if self.sent is not None:
             return _on_the_wire(Refused(Rule.UPSTREAM))
         if self.refused is None:
-            self.refuse(Layer.REQUEST, Refused(Rule.HEAD_MALFORMED), self._asked())
+            self.refuse(Layer.HEAD, Refused(Rule.HEAD_MALFORMED), self._asked(**self.line))
         return _on_the_wire(self.refused or Refused(Rule.HEAD_MALFORMED))
 
     # Hooks, in the order in which a connection meets them.

@@ -324,17 +324,17 @@ _BAD_BYTE = re.compile(rb"\r(?!\n)|(?<!\r)\n|[^\r\n\t\x20-\x7e]")
 
 def _head(policy: Policy, facts: HeadFacts) -> Allowed | Refused:
     head = facts.head
+    if head.count(b"\n") > policy.limits.headers:
+        return Refused(Rule.HEAD_TOO_MANY)
     if len(head) > policy.limits.head_bytes:
         return Refused(Rule.HEAD_TOO_LONG)
     # While the end is missing, the last byte may be a CR whose LF is still to come.
     bad = _BAD_BYTE.search(head)
     if bad and (facts.whole or bad.group() != b"\r" or bad.end() < len(head)):
         return Refused(Rule.HEAD_CONTROL)
-    lines = head.split(b"\r\n")
-    if len(lines) - 1 > policy.limits.headers:
-        return Refused(Rule.HEAD_TOO_MANY)
     if not facts.whole:
         return Allowed()
+    lines = head.split(b"\r\n")
     if any(line[:1] in (b" ", b"\t") for line in lines[1:]):
         return Refused(Rule.HEAD_FOLDED)
     if not re.fullmatch(rb"[A-Za-z]+ [^ \t]+ HTTP/\d\.\d", lines[0]):

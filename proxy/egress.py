@@ -142,7 +142,9 @@ class Reading:
 
     @property
     def decisions(self) -> tuple[Mapping[str, Any], ...]:
-        return tuple(line for line in self.lines if line["kind"] == "decision")
+        return tuple(
+            line for line in self.lines if line["kind"] == "decision" and "decision" in line
+        )
 
     @property
     def allowed(self) -> int:

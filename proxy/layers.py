@@ -10,6 +10,7 @@ import enum
 from collections.abc import Callable, Generator
 from typing import Any
 
+from mitmproxy.net.http import http1
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode
 from mitmproxy.proxy.layers.http._events import ResponseProtocolError
@@ -75,6 +76,12 @@ class StrictHttp1Server(Http1Server):
                 return
             self._progress(Progress.BEGUN if end < 0 else Progress.DONE)
             if end < 0:
+                return
+            try:
+                parsed = http1.read_request_head(head.split(b"\r\n"))
+                http1.expected_http_body_size(parsed)
+            except ValueError:
+                yield from self._refuse(self._explain())
                 return
         yield from super().read_headers(event)
 

@@ -1,0 +1,218 @@
+"""The sidecar changed in the ways that made mitmproxy let everything through: nothing may pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from tests.proxy.conftest import Construction
+from tests.proxy.construction import (
+    PROXY,
+    Exchange,
+    RunningSidecar,
+    changed_code,
+    configuration,
+    hooks,
+    request,
+    send,
+    sidecar,
+    tunnel,
+    until,
+    with_raising,
+)
+from tests.proxy.within import run_within
+
+pytestmark = pytest.mark.engine
+
+
+@dataclass
+class Tried:
+    """What an ordinary request came to at a changed sidecar."""
+
+    ready: bool
+    exchange: Exchange | None
+    arrived: bool
+    rules: list[str]
+
+
+@contextmanager
+def changed(construction: Construction, name: str, code: bytes) -> Iterator[RunningSidecar]:
+    told = configuration(construction.provider.certificate)
+    with sidecar(
+        construction.engine, f"{construction.name}-{name}", construction.network, told, code
+    ) as beside:
+        yield beside
+
+
+def tried(construction: Construction, name: str, code: bytes, scenario: str = "plain") -> Tried:
+    construction.provider.seen()
+    with changed(construction, name, code) as beside:
+        ready = beside.said is not None and beside.said["event"] == "ready"
+        if not ready:
+            return Tried(False, None, bool(construction.provider.seen()), [])
+        exchange = run_within(beside, [*tunnel(), send(request(scenario)), until(None, 2)])
+        arrived = any("method" in line for line in construction.provider.seen())
+        rules = [line["rule"] for line in beside.log() if line["kind"] == "decision"]
+        return Tried(True, exchange, arrived, rules)
+
+
+def test_the_code_unchanged_passes_so_the_changes_are_what_stops_it(
+    construction: Construction,
+) -> None:
+    outcome = tried(construction, "unchanged", changed_code())
+    assert outcome.ready
+    assert outcome.arrived
+    assert outcome.exchange is not None
+    assert b"MARKER" in outcome.exchange.text
+
+
+def test_an_addon_with_modification_time_0_is_in_force_like_any_other(
+    construction: Construction,
+) -> None:
+    told = configuration(construction.provider.certificate)
+    code = changed_code(modified=0)
+    name = f"{construction.name}-time-0"
+    construction.provider.seen()
+    with sidecar(construction.engine, name, construction.network, told, code) as beside:
+        assert beside.said is not None
+        assert beside.said["event"] == "ready"
+        refused = run_within(beside, [*tunnel(), send(request(mcp_servers=[])), until(None, 2)])
+        assert b" 403 " in refused.text
+        assert construction.provider.seen() == []
+
+
+@pytest.mark.parametrize("missing", ["addon.py", "decision.py", "layers.py", "egress.py"])
+def test_a_missing_part_is_never_ready(construction: Construction, missing: str) -> None:
+    outcome = tried(construction, "missing", changed_code({missing: None}))
+    assert not outcome.ready
+    assert not outcome.arrived
+
+
+# What a raising hook has to come to. "never ready": the canary sees it. "stopped": nothing reaches
+# the provider. "withheld": the request had left by right, its answer does not come back. "closed":
+# both had happened by right; the connection ends and the fault is in the log. "harmless": the hook
+# only ends something that is over already.
+OUTCOMES = {
+    "client_connected": "never ready",
+    "next_layer": "never ready",
+    "http_connect": "never ready",
+    "http_connect_error": "never ready",
+    "http_connected": "stopped",
+    "tls_clienthello": "stopped",
+    "tls_start_client": "stopped",
+    "tls_established_client": "stopped",
+    "tls_failed_client": "harmless",
+    "requestheaders": "stopped",
+    "request": "stopped",
+    "server_connect": "stopped",
+    "server_connected": "stopped",
+    "server_connect_error": "harmless",
+    "tls_start_server": "stopped",
+    "tls_established_server": "stopped",
+    "tls_failed_server": "harmless",
+    "responseheaders": "withheld",
+    "response": "closed",
+    "error": "harmless",
+    "server_disconnected": "harmless",
+    "client_disconnected": "harmless",
+}
+
+
+def test_every_hook_is_tried() -> None:
+    assert sorted(hooks()) == sorted(OUTCOMES)
+
+
+@pytest.mark.parametrize("hook", sorted(OUTCOMES))
+def test_a_hook_that_raises_lets_nothing_pass(construction: Construction, hook: str) -> None:
+    outcome = tried(construction, "raising", changed_code({"addon.py": with_raising(hook)}))
+    answered = outcome.exchange is not None and b"MARKER" in outcome.exchange.text
+    match OUTCOMES[hook]:
+        case "never ready":
+            assert not outcome.ready
+            assert not outcome.arrived
+        case "stopped":
+            assert outcome.ready
+            assert not outcome.arrived
+            assert not answered
+            assert "fault" in outcome.rules
+        case "withheld":
+            assert outcome.arrived
+            assert not answered
+            assert "fault" in outcome.rules
+        case "closed":
+            assert outcome.arrived
+            assert "fault" in outcome.rules
+        case "harmless":
+            assert outcome.ready
+
+
+def edited(name: str, old: str, new: str) -> bytes:
+    text = (PROXY / name).read_text()
+    assert text.count(old) == 1
+    return changed_code({name: text.replace(old, new)})
+
+
+def test_a_decision_that_allows_everything_is_never_ready(construction: Construction) -> None:
+    code = edited(
+        "decision.py",
+        '    """Decide one layer. Never raises for anything a session can send."""\n',
+        "    return Allowed()\n",
+    )
+    outcome = tried(construction, "allowing", code)
+    assert not outcome.ready
+    assert not outcome.arrived
+
+
+def test_a_request_hook_that_does_nothing_dials_nothing(construction: Construction) -> None:
+    """mitmproxy would forward what no hook spoke against: the last gate does not."""
+    code = edited(
+        "addon.py",
+        "        if flow.response is not None:\n            return\n",
+        "        return\n",
+    )
+    outcome = tried(construction, "silent", code)
+    assert outcome.ready
+    assert not outcome.arrived
+    assert "not-decided" in outcome.rules
+
+
+def test_a_second_request_that_no_hook_decided_does_not_use_the_first_ones_connection(
+    construction: Construction,
+) -> None:
+    code = edited(
+        "addon.py",
+        "        if flow.response is not None:\n            return\n",
+        "        if flow.response is not None or self.sidecar.used:\n            return\n",
+    )
+    construction.provider.seen()
+    with changed(construction, "second", code) as beside:
+        run_within(
+            beside,
+            [
+                *tunnel(),
+                send(request("plain")),
+                until(b"0\r\n\r\n"),
+                send(request("plain")),
+                until(None, 1),
+            ],
+        )
+        arrived = [line for line in construction.provider.seen() if "method" in line]
+        assert len(arrived) == 1
+
+
+def test_a_log_that_cannot_be_written_lets_nothing_pass(construction: Construction) -> None:
+    code = edited(
+        "egress.py",
+        '            written = os.write(self._descriptor, line + b"\\n")\n',
+        "            if self._count >= 2:\n"
+        '                raise OSError(28, "no space left")\n'
+        '            written = os.write(self._descriptor, line + b"\\n")\n',
+    )
+    outcome = tried(construction, "full", code)
+    assert outcome.ready
+    assert not outcome.arrived
+    assert outcome.exchange is not None
+    assert b"MARKER" not in outcome.exchange.text
