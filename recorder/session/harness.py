@@ -171,5 +171,10 @@ def pinned_routes(placeholder: str = PLACEHOLDER_KEY) -> dict[str, str]:
 
 
 def managed_settings(placeholder: str = PLACEHOLDER_KEY) -> bytes:
-    """The settings above the project's: the session can read them and not write them."""
-    return json.dumps({"env": pinned_routes(placeholder)}, indent=1, sort_keys=True).encode()
+    """The settings above the project's: the session can read them and not write them.
+
+    The empty ``apiKeyHelper`` is what outranks one of the project's: without it a helper written
+    in mid-session gave the harness another key, which the sidecar refused and the session ended.
+    """
+    settings = {"apiKeyHelper": "", "env": pinned_routes(placeholder)}
+    return json.dumps(settings, indent=1, sort_keys=True).encode()

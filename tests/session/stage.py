@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -250,13 +250,16 @@ class Stage:
         self._takes: dict[str, Future[Take]] = {}
         self._uids = list(range(SESSION_UID, SESSION_UID + AT_ONCE))
         self._lock = Lock()
-        for name, scene in scenes.items():
-            if scene.eager:
+        self.begin(name for name, scene in scenes.items() if scene.eager)
+
+    def begin(self, names: Iterable[str]) -> None:
+        """Start what is not begun yet, in this order."""
+        for name in names:
+            if name not in self._takes:
                 self._takes[name] = self._pool.submit(self._record, name)
 
     def take(self, name: str) -> Take:
-        if name not in self._takes:
-            self._takes[name] = self._pool.submit(self._record, name)
+        self.begin([name])
         return self._takes[name].result()
 
     def close(self) -> None:
