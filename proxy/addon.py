@@ -38,7 +38,7 @@ from proxy.decision import (
 from proxy.egress import EgressLog, safe
 from proxy.layers import BoundedClientTLSLayer, ClosedLayer, Progress, http_layer
 from proxy.policy import Policy
-from proxy.witness import AnswerReader, SecretCutter, request_members
+from proxy.witness import AnswerReader, Histories, SecretCutter, request_members
 
 # A refused body up to this size is read and the connection stays; a longer one is not waited for.
 _SMALL_BODY = 65536
@@ -75,6 +75,7 @@ class Sidecar:
     proving: bool = True
     used: int = 0
     underway: int = 0
+    histories: Histories = field(default_factory=Histories)
 
 
 @dataclass
@@ -310,6 +311,7 @@ class Confinement:
         self._seal(request)
         self.sidecar.used += 1
         number = self.sidecar.used
+        said = self.sidecar.histories.shorten(number, said)
         self.allow(Layer.BODY, asked, {"request": number, "bytes": len(body), "said": said})
         self.sidecar.underway += 1
         self.sent = Sent(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +19,29 @@ LONGEST_EVENT = 32 * 1024 * 1024
 
 
 def canonical(value: Any) -> bytes:
-    """One spelling of a JSON value: keys sorted, no spaces, ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+    """One spelling of a JSON value: keys sorted, no spaces, ASCII, numbers as JavaScript has them.
+
+    The harness keeps every number as a double, so a provider's `1.0` is told back as `1` and
+    `12345678901234567890` as `12345678901234567000`.
+    """
+    return json.dumps(
+        _doubles(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True
+    ).encode()
+
+
+def _doubles(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _doubles(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_doubles(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if type(value) is int and abs(value) > 1 << 53:
+        try:
+            return int(float(value))
+        except OverflowError:
+            return value
+    return value
 
 
 def digest(value: Any) -> str:
@@ -75,31 +97,131 @@ def _plain(value: Any) -> Any:
     return value
 
 
+# The first block of Claude Code's system prompt. It names the request before it and a checksum of
+# this one, so it differs in every request; the rest of the prompt was the same in every request of
+# one session and of its retries, and another one in every kind of subagent.
+BILLING = "x-anthropic-billing-header:"
+
+
 def request_members(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the log says of a request's body: model, head digest, each message's block digests."""
-    head = {
-        key: _plain(document.get(key))
-        for key in ("system", "tools", "tool_choice", "model", "max_tokens")
-    }
-    messages = document.get("messages")
+    """What the log says of a request's body: whose it is, and each message's block digests.
+
+    `head` is made of what stays the same in all requests of one conversation: the model and the
+    system prompt without its billing line. Tools are apart: Claude Code 2.1.332 sends 14, and 16
+    after ToolSearch loaded two. `max_tokens` is apart as well.
+    """
+    messages, tools = document.get("messages"), document.get("tools")
+    limit = document.get("max_tokens")
     return {
         "model": _short(document.get("model")),
         "stream": document.get("stream") is True,
-        "head": digest(head),
-        "tools": len(document["tools"]) if isinstance(document.get("tools"), list) else 0,
+        "head": digest({"model": document.get("model"), "system": _system(document)}),
+        "tools": len(tools) if isinstance(tools, list) else 0,
+        "tools_digest": digest([_plain(tools), _plain(document.get("tool_choice"))]),
+        "max_tokens": limit if type(limit) is int else None,
+        "session": _session(document.get("metadata")),
+        "follows": None,
         "messages": [
-            [_short(message.get("role")), *_digests(message.get("content"))]
+            [_short(message.get("role")), *map(_told, blocks_of(message.get("content")))]
             for message in (messages if isinstance(messages, list) else [])
             if isinstance(message, dict)
         ],
     }
 
 
-def _digests(content: Any) -> list[str]:
+def _system(document: Mapping[str, Any]) -> list[Any]:
     return [
-        block_digest(block) if isinstance(block, dict) else digest(block)
-        for block in blocks_of(content)
+        _plain(block)
+        for block in blocks_of(document.get("system"))
+        if not (isinstance(block, dict) and str(block.get("text", "")).startswith(BILLING))
     ]
+
+
+def _session(metadata: Any) -> str | None:
+    """The session's own word for itself: `metadata.user_id` is a JSON text that holds it."""
+    try:
+        user = json.loads(metadata["user_id"])
+        return _short(user["session_id"])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _told(block: Any) -> str | list[str]:
+    """A block of a request: its digest, or `[digest, bare, id]` where there is more to say.
+
+    `bare` is the digest without what the harness hangs on what it tells; it is empty for a block
+    that is nothing else. `id` is a tool result's, else empty.
+    """
+    if not isinstance(block, dict):
+        return digest(block)
+    exact, plain = block_digest(block), bare_digest(block)
+    if block.get("type") == "tool_result":
+        return [exact, plain, _short(block.get("tool_use_id")) or ""]
+    return exact if exact == plain else [exact, plain, ""]
+
+
+_REMINDER = "<system-reminder>"
+_REMINDED = "</system-reminder>"
+
+
+def bare_text(text: str) -> str:
+    """A text without the reminders at its end and without white space around it.
+
+    Claude Code hangs `<system-reminder>...</system-reminder>` on the last result that it tells,
+    and trims what stands before; where it joins two texts the first one gains a line's end.
+    """
+    text = text.strip()
+    while text.endswith(_REMINDED):
+        begin = text.rfind(_REMINDER)
+        if begin < 0:
+            break
+        text = text[:begin].strip()
+    return text
+
+
+def bare_digest(block: Mapping[str, Any]) -> str:
+    """A text's or a tool result's digest over its bare text; the block's own for any other."""
+    if block.get("type") == "text":
+        text = bare_text(str(block.get("text", "")))
+        return block_digest({"type": "text", "text": text}) if text else ""
+    if block.get("type") != "tool_result":
+        return block_digest(block)
+    items: list[Any] = []
+    for item in blocks_of(block.get("content")):
+        if isinstance(item, dict) and item.get("type") == "text":
+            text = bare_text(str(item.get("text", "")))
+            if text:
+                items.append({"type": "text", "text": text})
+        else:
+            items.append(item)
+    return block_digest({**block, "content": items})
+
+
+class Histories:
+    """Keeps the log short: of a request's messages only those that no recent request had told."""
+
+    KEPT = 16
+
+    def __init__(self) -> None:
+        self._kept: dict[int, list[list[Any]]] = {}
+
+    def shorten(self, number: int, said: dict[str, Any]) -> dict[str, Any]:
+        """`said` with `follows`: how many messages are those of which request; None for none."""
+        messages = said["messages"]
+        best, shared = None, 0
+        for other, told in self._kept.items():
+            count = 0
+            for mine, its in zip(messages, told, strict=False):
+                if mine != its:
+                    break
+                count += 1
+            if count and count >= shared:
+                best, shared = other, count
+        self._kept[number] = messages
+        if len(self._kept) > self.KEPT:
+            del self._kept[min(self._kept)]
+        follows = None if best is None else {"request": best, "messages": shared}
+        return {**said, "follows": follows, "messages": messages[shared:]}
 
 
 def _short(value: Any) -> str | None:
@@ -119,6 +241,7 @@ class AnswerReader:
     stop_reason: str | None = None
     error: str | None = None
     usage: dict[str, Any] = field(default_factory=dict)
+    usage_start: dict[str, Any] = field(default_factory=dict)
     blocks: list[dict[str, Any]] = field(default_factory=list)
     whole: bool = False
     readable: bool = True
@@ -149,13 +272,15 @@ class AnswerReader:
             self._unreadable()
 
     def members(self) -> dict[str, Any]:
-        """What the log says of the answer."""
+        """What the log says of the answer, so far as it came."""
+        self._break_off()
         return {
             "message": self.message,
             "model_served": self.model,
             "stop_reason": self.stop_reason,
             "error": self.error,
             "usage": self.usage,
+            "usage_start": self.usage_start,
             "blocks": self.blocks,
             "whole": self.whole,
             "readable": self.readable,
@@ -179,6 +304,7 @@ class AnswerReader:
             return
         self._message(value)
         self._usage(value)
+        self.usage_start = dict(self.usage)
         if isinstance(value.get("input_tokens"), int):
             self.usage["input_tokens"] = value["input_tokens"]
         for block in blocks_of(value.get("content")):
@@ -200,6 +326,7 @@ class AnswerReader:
             case "message_start" if isinstance(value.get("message"), dict):
                 self._message(value["message"])
                 self._usage(value["message"])
+                self.usage_start = dict(self.usage)
             case "content_block_start" if isinstance(
                 value.get("content_block"), dict
             ) and isinstance(index, int):
@@ -250,11 +377,29 @@ class AnswerReader:
                     block["input"] = text
         self._finished(block)
 
+    def _break_off(self) -> None:
+        """Note the texts that were underway at the end: the harness may show what it had of one."""
+        for index in sorted(self._open):
+            if self._open[index].get("type") in ("text", "thinking"):
+                self._stop(index)
+                self.blocks[-1]["broken_off"] = True
+        self._open.clear()
+        self._parts.clear()
+
     def _finished(self, block: Mapping[str, Any]) -> None:
-        entry: dict[str, Any] = {"type": _short(block.get("type")), "digest": block_digest(block)}
-        if block.get("type") == "tool_use":
+        kind = _short(block.get("type"))
+        entry: dict[str, Any] = {"type": kind, "digest": block_digest(block)}
+        if kind == "text" and not str(block.get("text", "")).strip():
+            # The harness shows no text of white space alone, and does not tell it back.
+            entry["blank"] = True
+        if kind == "tool_use":
             entry["id"] = _short(block.get("id"))
             entry["name"] = _short(block.get("name"))
+            if isinstance(block.get("input"), dict):
+                entry["input"] = {
+                    _member(name): _forms(value)
+                    for name, value in list(block["input"].items())[:LONGEST_INPUT]
+                }
         self.blocks.append(entry)
 
     def _message(self, message: Mapping[str, Any]) -> None:
@@ -265,14 +410,64 @@ class AnswerReader:
     def _usage(self, holder: Mapping[str, Any]) -> None:
         usage = holder.get("usage")
         if isinstance(usage, dict):
-            self.usage.update(_numbers(usage))
+            self.usage.update(numbers(usage))
 
     def _error(self, value: Mapping[str, Any]) -> None:
         error = value.get("error")
         self.error = _short(error.get("type")) if isinstance(error, dict) else "unknown"
 
 
-def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:
+LONGEST_INPUT = 60
+_NAME = re.compile(r"[A-Za-z_-][A-Za-z0-9_-]{0,39}")
+_CHANGE_OF_DIRECTORY = re.compile(r"cd (?:/[^\s\"'`$;&|<>*?(){}\[\]!#]{0,1023}) && ")
+_TRAILING = re.compile(r"[^\S\r\n]+(?=[\r\n]|\Z)")
+_ESCAPED = re.compile(
+    r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|\\u([0-9a-f]{4})", re.IGNORECASE
+)
+
+
+def _member(name: str) -> str:
+    """A member's name as the log may show it: a tool's own, else a digest, for it is prose."""
+    return name if _NAME.fullmatch(name) else digest(name)
+
+
+def _forms(value: Any) -> dict[str, str]:
+    """The digests of one member of a tool's input: `given`, and as the harness may change it.
+
+    Measured in Claude Code 2.1.332: `trailing`, white space at the ends of lines is taken out of
+    what Write and Edit put into a file; `directory`, a leading change to the directory a shell is
+    in anyway; `parsed`, text that is a number, a truth, a list or an object becomes it; `escapes`,
+    a doubly escaped character becomes the character.
+    """
+    forms = {"given": digest(value)}
+    if not isinstance(value, str):
+        return forms
+    forms["trailing"] = digest(_TRAILING.sub("", value))
+    if found := _CHANGE_OF_DIRECTORY.match(value):
+        forms["directory"] = digest(value[found.end() :])
+    if "\\u" in value:
+        forms["escapes"] = digest(_ESCAPED.sub(_unescaped, value))
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        parsed = value
+    if not isinstance(parsed, str):
+        forms["parsed"] = digest(parsed)
+    return {
+        form: found for form, found in forms.items() if form == "given" or found != forms["given"]
+    }
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    high, low, one = found.groups()
+    if high:
+        return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + (int(low, 16) - 0xDC00))
+    code = int(one, 16)
+    kept = 0xD800 <= code <= 0xDFFF or code <= 31 or 127 <= code <= 159
+    return found.group() if kept else chr(code)
+
+
+def numbers(usage: Mapping[str, Any]) -> dict[str, Any]:
     """The counts of a usage object, one level of nesting deep; words longer than a name are not."""
     kept: dict[str, Any] = {}
     for key, value in usage.items():

@@ -5,10 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.witness import AnswerReader, SecretCutter, block_digest, request_members
+from proxy.witness import (
+    AnswerReader,
+    Histories,
+    SecretCutter,
+    bare_digest,
+    block_digest,
+    canonical,
+    digest,
+    request_members,
+)
 
 TEXT = {"type": "text", "text": "Hello, world"}
 THINKING = {"type": "thinking", "thinking": "Let me see", "signature": "c2ln"}
@@ -132,13 +142,19 @@ def test_a_block_told_back_has_the_digest_of_the_answer() -> None:
     assert members["messages"][1][1:] == [block["digest"] for block in read(STREAM, [])["blocks"]]
 
 
-def test_a_head_digest_changes_with_system_and_tools_and_not_with_cache_marks() -> None:
+def test_a_head_is_the_system_and_the_model_and_not_what_moves_in_a_conversation() -> None:
     base: dict[str, Any] = {"model": "m", "system": [{"type": "text", "text": "a"}], "messages": []}
-    head = request_members(base)["head"]
+    first = request_members(base)
+    head = first["head"]
     marked = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}
+    billing = {"type": "text", "text": "x-anthropic-billing-header: cch=1; cc_prev_req=req_1;"}
+    tooled = request_members({**base, "tools": [{"name": "x"}]})
     assert request_members({**base, "system": [marked]})["head"] == head
+    assert request_members({**base, "system": [billing, marked]})["head"] == head
     assert request_members({**base, "system": "b"})["head"] != head
-    assert request_members({**base, "tools": [{"name": "x"}]})["head"] != head
+    assert request_members({**base, "model": "n"})["head"] != head
+    assert tooled["head"] == head
+    assert tooled["tools_digest"] != first["tools_digest"]
     assert request_members({**base, "messages": [{"role": "user", "content": "x"}]})["head"] == head
 
 
@@ -147,6 +163,81 @@ def test_a_stream_that_breaks_off_is_not_whole() -> None:
     members = read(cut, [])
     assert not members["whole"]
     assert len(members["blocks"]) == 3
+
+
+def test_a_text_that_was_underway_when_the_answer_broke_off_is_noted_as_far_as_it_came() -> None:
+    members = read(STREAM[: STREAM.index(b"world")] + b'"}}\n', [])
+    assert members["blocks"][1]["broken_off"]
+    assert members["blocks"][1]["digest"] == block_digest({"type": "text", "text": "Hello, "})
+
+
+def test_usage_is_kept_as_it_began_and_as_it_ended() -> None:
+    members = read(STREAM, [])
+    assert members["usage_start"] == {"input_tokens": 5, "output_tokens": 1}
+    assert members["usage"]["output_tokens"] == 34
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(1.0, 1), (12345678901234567890, 12345678901234567000), (1e21, 10**21), ([2.0], [2])],
+)
+def test_numbers_are_those_that_the_harness_can_hold(given: object, kept: object) -> None:
+    assert canonical({"n": given}) == canonical({"n": kept})
+
+
+@pytest.mark.parametrize(
+    ("given", "form", "becomes"),
+    [
+        ("a  \nb\t\r\n\n  ", "trailing", "a\nb\r\n\n"),
+        ("cd /workspace && ls", "directory", "ls"),
+        ("5000", "parsed", 5000),
+        ("true", "parsed", True),
+        ("a\\u2014b", "escapes", "a\u2014b"),
+    ],
+)
+def test_a_members_digests_foresee_how_the_harness_changes_it(
+    given: str, form: str, becomes: object
+) -> None:
+    reader = AnswerReader(event_stream=False)
+    block = {**TOOL, "input": {"member": given}}
+    reader.feed(json.dumps({"type": "message", "id": "m", "content": [block]}).encode())
+    reader.feed(b"")
+    forms = reader.members()["blocks"][0]["input"]["member"]
+    assert forms[form] == digest(becomes)
+    assert forms["given"] == digest(given)
+
+
+def test_a_member_with_a_long_name_is_logged_by_its_digest() -> None:
+    reader = AnswerReader(event_stream=False)
+    prose = "a name that says more than a name does"
+    block = {**TOOL, "input": {prose: 1}}
+    reader.feed(json.dumps({"type": "message", "id": "m", "content": [block]}).encode())
+    reader.feed(b"")
+    assert list(reader.members()["blocks"][0]["input"]) == [digest(prose)]
+
+
+def test_a_result_has_a_digest_without_the_reminders_hung_on_it() -> None:
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "one\t"}
+    hung = {**result, "content": "one\n\n<system-reminder>\nmind\n</system-reminder>"}
+    listed = {**result, "content": [{"type": "text", "text": hung["content"]}]}
+    told = request_members({"messages": [{"role": "user", "content": [hung, listed]}]})
+    assert [entry[1:] for entry in told["messages"][0][1:]] == [
+        [bare_digest(result), "toolu_1"]
+    ] * 2
+    alone = {"type": "text", "text": "<system-reminder>x</system-reminder>"}
+    assert bare_digest(alone) == ""
+
+
+def test_only_what_no_earlier_request_told_is_logged_again() -> None:
+    histories = Histories()
+    first = {"messages": [["user", "a"]]}
+    second = {"messages": [["user", "a"], ["assistant", "b"], ["user", "c"]]}
+    other = {"messages": [["user", "z"]]}
+    assert histories.shorten(1, first)["follows"] is None
+    assert histories.shorten(2, other)["follows"] is None
+    short = histories.shorten(3, second)
+    assert short["follows"] == {"request": 1, "messages": 1}
+    assert short["messages"] == second["messages"][1:]
 
 
 def test_an_error_answer_is_named_by_its_type_alone() -> None:
