@@ -56,7 +56,13 @@ from recorder.transcript.writer import event_yaml, transcript_markdown
 from recorder.transform.cites import cites_in, compile_cites
 from recorder.transform.event import build_event
 from recorder.transform.produced import Places, ProducedFile, places_of, produced_paths
-from recorder.workspace.archive import ArchiveReading, Keep, count_lines, read_archive
+from recorder.workspace.archive import (
+    ArchiveLimits,
+    ArchiveReading,
+    Keep,
+    count_lines,
+    read_archive,
+)
 from recorder.workspace.comparison import Changes, compare
 from recorder.workspace.manifest import Manifest
 from recorder.workspace.names import path_text
@@ -232,7 +238,7 @@ def record(
             observation,
             probe=job.probe,
             session=job.session,
-            document_digest=lambda path: digests.get(places.place(path), ""),
+            document_digest=lambda path: _digest_of(digests, reading, places.place(path)),
             produced=_produced(observation, places, changes, reading, job.directory),
             answers=job.answers,
         )
@@ -370,11 +376,28 @@ def _read_workspace(session: Session, job: Job) -> tuple[ArchiveReading | None, 
     line = job.line
     keep = Keep(directory=job.directory / "produced", before=line.manifest, arm=line.tree)
     try:
-        return read_archive(session.workspace(), prefix="workspace", keep=keep), None
+        return (
+            read_archive(
+                session.workspace(), prefix="workspace", keep=keep, limits=_limits(line.manifest)
+            ),
+            None,
+        )
     except Refusal as met:
         # A session that spent is never lost for its workspace: the stream is kept and judged
         # first, and this refusal stands where no other does.
         return None, met
+
+
+def _limits(before: Manifest) -> ArchiveLimits:
+    """The tree that every session gets is read whatever its size; the limits are on what is new."""
+    base = ArchiveLimits()
+    sizes = [entry.size for entry in before.entries]
+    return ArchiveLimits(
+        file_bytes=max((base.file_bytes, *sizes)),
+        total_bytes=base.total_bytes + sum(sizes),
+        files=base.files + len(sizes),
+        skipped_bytes=base.skipped_bytes,
+    )
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
@@ -394,15 +417,41 @@ def _egress(path: Path) -> EgressSummary | None:
 def _document_digests(
     observation: Observation, places: Places, reading: ArchiveReading | None
 ) -> dict[str, str]:
-    """The digest after the session of every path inside the workspace that a call named."""
+    """The digest after the session of every path inside the workspace that a call named.
+
+    A path that was not read is not in it: the empty digest says that no document is there.
+    """
     digests: dict[str, str] = {}
     for call in observation.calls:
         if call.path is None or reading is None:
             continue
         placed = places.place(call.path)
-        if not placed.startswith("/"):
+        if not placed.startswith("/") and _why_unread(reading, placed) is None:
             digests[placed] = reading.digest(os.fsencode(placed)) or ""
     return digests
+
+
+def _why_unread(reading: ArchiveReading, placed: str) -> str | None:
+    """Why nothing is known of a path of the workspace; None where something is."""
+    path = os.fsencode(placed)
+    for item in reading.not_read:
+        if item.path == path:
+            return item.why
+    known = path in reading.by_path or any(item.path == path for item in reading.left)
+    return None if known else reading.stopped
+
+
+def _digest_of(digests: Mapping[str, str], reading: ArchiveReading, placed: str) -> str:
+    """The digest of a document that a call named. Refusal 13 where it could not be derived."""
+    if placed.startswith("/"):
+        return ""
+    if placed not in digests:
+        raise Refusal(
+            ExitCode.OBSERVATION,
+            f"{_text(placed)}: a call named it and it was not read "
+            f"({_why_unread(reading, placed)}), so what it held was not derived",
+        )
+    return digests[placed]
 
 
 def _produced(
@@ -411,7 +460,10 @@ def _produced(
     changes: Changes,
     reading: ArchiveReading,
     directory: Path,
-) -> tuple[ProducedFile, ...]:
+) -> tuple[ProducedFile, ...] | None:
+    """What was produced; None where the workspace was not read whole, which is not nothing."""
+    if not changes.whole:
+        return None
     pattern = compile_cites()
     files = []
     changed = [os.fsdecode(entry.path) for entry in changes.produced]

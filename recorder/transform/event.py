@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import UNSET
+
 from recorder.stream.answer import derive_answer
 from recorder.stream.observation import Observation
 from recorder.transcript.contract import Artifact, Call, Event
@@ -16,13 +18,14 @@ def build_event(
     probe: str,
     session: str,
     document_digest: Callable[[str], str],
-    produced: Sequence[ProducedFile],
+    produced: Sequence[ProducedFile] | None,
     answers: Sequence[str] | None,
 ) -> Event:
     """The event of a session that was watched.
 
     ``document_digest`` gets the path as a call named it and gives ``sha256:<hex>`` of the
-    document as the workspace holds it, or ``""``. ``answers`` is None for a probe without a
+    document as the workspace holds it, or ``""``. ``produced`` is None where it could not be
+    watched whole, and then the event has no such key. ``answers`` is None for a probe without a
     closed set, and then, as for a capped session, the answer is ``None``: watched, and none.
     """
     return Event(
@@ -36,7 +39,9 @@ def build_event(
             )
             for call in observation.calls
         ),
-        produced=tuple(
+        produced=UNSET
+        if produced is None
+        else tuple(
             Artifact(path=file.path, result=file.sha256, cites=file.cites, findings=file.findings)
             for file in produced
         ),
