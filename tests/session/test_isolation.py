@@ -29,7 +29,7 @@ from tests.session.stage import (
 
 @pytest.fixture(scope="module")
 def scenes(project: Path) -> Mapping[str, Scene]:
-    survey = (project / "tests/session/survey.py").read_bytes()
+    survey = (project / "tests/session/inside/survey.py").read_bytes()
     return {
         "survey": Scene(
             files={"survey.py": survey},

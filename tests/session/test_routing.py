@@ -15,7 +15,7 @@ import pytest
 
 from recorder.rehearsal.certificates import make_authority
 from recorder.session.harness import OFF_ROUTES, pinned_routes
-from tests.session.stage import MODEL, Block, Scene, Stage, Take, Turn, bash, text, turn
+from tests.session.stage import MODEL, Block, File, Scene, Stage, Take, Turn, bash, text, turn
 
 PLAIN, SECURE, SOCKET = "http://127.0.0.1:8901", "https://127.0.0.1:8902", "/workspace/fake.sock"
 FORGED = "an answer of the fake"
@@ -88,8 +88,8 @@ CHECK: Block = bash('[ "$TURNED" = yes ] || sleep 0.8; echo "turned=$TURNED"')
 @pytest.fixture(scope="module")
 def scenes(project: Path) -> Mapping[str, Scene]:
     authority = make_authority("api.anthropic.com")
-    files = {
-        "fake.py": (project / "tests/session/fake.py").read_bytes(),
+    files: dict[str, File] = {
+        "fake.py": (project / "tests/session/inside/fake.py").read_bytes(),
         "fake.pem": authority.certificate_pem,
         "fake.key": authority.key_pem,
     }
