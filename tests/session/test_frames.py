@@ -54,7 +54,7 @@ def test_a_frame_of_many_megabytes_is_passed_on_in_the_pieces_it_came_in() -> No
     assert list(demultiplexer.feed(b"x" * 1000)) == [(1, b"x" * 1000)]
 
 
-@pytest.mark.parametrize("head", [b"\x03\0\0\0\0\0\0\1", b"{\"type\"", b"\x01\0\1\0\0\0\0\1"])
+@pytest.mark.parametrize("head", [b"\x03\0\0\0\0\0\0\1", b'{"type"', b"\x01\0\1\0\0\0\0\1"])
 def test_bytes_that_are_no_frames_are_a_fault(head: bytes) -> None:
     with pytest.raises(FrameError):
         list(Demultiplexer().feed(head.ljust(8, b" ")))
