@@ -86,6 +86,7 @@ class Rule(enum.StrEnum):
     SOURCE = "remote-source"
     TOO_MANY_REQUESTS = "too-many-requests"
     TOO_MANY_AT_ONCE = "too-many-at-once"
+    TOO_MANY_CONNECTIONS = "too-many-connections"
     NOT_DECIDED = "not-decided"
     UPSTREAM = "upstream-failed"
     ANSWER_SWITCHED = "answer-switched-protocols"
@@ -122,7 +123,7 @@ WORDINGS: Mapping[Rule, Wording] = {
     Rule.FAULT: Wording(0, "", ""),
     Rule.ANSWER_SECRET: Wording(0, "", ""),
     Rule.HEAD_TOO_LONG: Wording(431, _INVALID, "the request's head is too long"),
-    Rule.HEAD_TOO_SLOW: Wording(408, _INVALID, "the request's head did not come to its end"),
+    Rule.HEAD_TOO_SLOW: Wording(0, "", ""),
     Rule.HEAD_TOO_MANY: Wording(431, _INVALID, "the request has too many headers"),
     Rule.HEAD_CONTROL: Wording(400, _INVALID, "the head holds a control or foreign character"),
     Rule.HEAD_FOLDED: Wording(400, _INVALID, "a header goes on in the next line"),
@@ -157,6 +158,7 @@ WORDINGS: Mapping[Rule, Wording] = {
     Rule.SOURCE: Wording(403, "permission_error", "a source that the provider would fetch"),
     Rule.TOO_MANY_REQUESTS: Wording(403, "permission_error", "this session's requests are used up"),
     Rule.TOO_MANY_AT_ONCE: Wording(429, "rate_limit_error", "too many requests at once"),
+    Rule.TOO_MANY_CONNECTIONS: Wording(0, "", ""),
     Rule.UPSTREAM: Wording(502, "api_error", "the provider could not be reached safely"),
     Rule.ANSWER_SWITCHED: Wording(502, "api_error", "the provider changed the protocol"),
     Rule.ANSWER_ENCODED: Wording(502, "api_error", "the answer is encoded and cannot be read"),

@@ -21,6 +21,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode
 from mitmproxy.proxy.server import LiveConnectionHandler
 
 from proxy.addon import Confinement, Sidecar
+from proxy.decision import Layer, Refused, Rule
 from proxy.layers import Progress
 
 HEAD_SECONDS = 30.0
@@ -192,10 +193,14 @@ class Listener:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
-        if len(self._passages) >= MOST_CONNECTIONS:
-            writer.close()
-            return
         try:
+            if len(self._passages) >= MOST_CONNECTIONS:
+                turned_away = Confinement(
+                    self._sidecar, self._connections, writer.close, lambda _: None
+                )
+                turned_away.refuse(Layer.CONNECT, Refused(Rule.TOO_MANY_CONNECTIONS), {})
+                writer.close()
+                return
             passage = Passage(self._sidecar, self._connections, reader, writer, self._options)
         except Exception:  # noqa: BLE001 - nothing was read yet
             _tell("connection")

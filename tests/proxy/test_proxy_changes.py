@@ -23,7 +23,7 @@ from tests.proxy.construction import (
     until,
     with_raising,
 )
-from tests.proxy.within import run_within
+from tests.proxy.within import run_within, run_within_all
 
 pytestmark = pytest.mark.engine
 
@@ -53,7 +53,9 @@ def tried(construction: Construction, name: str, code: bytes, scenario: str = "p
         ready = beside.said is not None and beside.said["event"] == "ready"
         if not ready:
             return Tried(False, None, bool(construction.provider.seen()), [])
-        exchange = run_within(beside, [*tunnel(), send(request(scenario)), until(None, 2)])
+        exchange = run_within(
+            beside, [*tunnel(), send(request(scenario)), until(b"0\r\n\r\n", 2), until(None, 0.3)]
+        )
         arrived = any("method" in line for line in construction.provider.seen())
         rules = [line["rule"] for line in beside.log() if line["kind"] == "decision"]
         return Tried(True, exchange, arrived, rules)
@@ -216,3 +218,25 @@ def test_a_log_that_cannot_be_written_lets_nothing_pass(construction: Constructi
     assert not outcome.arrived
     assert outcome.exchange is not None
     assert b"MARKER" not in outcome.exchange.text
+
+
+def test_a_head_that_does_not_come_to_its_end_is_closed_in_time(construction: Construction) -> None:
+    code = edited("passage.py", "HEAD_SECONDS = 30.0", "HEAD_SECONDS = 0.3")
+    with changed(construction, "slow", code) as beside:
+        outside = run_within(beside, [send(b"GET / HTTP/1.1\r\n"), until(None, 5)])
+        inside = run_within(beside, [*tunnel(), send(b"POST /v1"), until(None, 5)])
+        assert outside.received[-1] == b""
+        assert outside.times[-1] < 3
+        assert inside.received[-1] == b""
+        rules = [line["rule"] for line in beside.decisions(0, 2)]
+        assert rules == ["head-too-slow", "head-too-slow"]
+
+
+def test_a_connection_too_many_is_closed_and_logged(construction: Construction) -> None:
+    code = edited("passage.py", "MOST_CONNECTIONS = 256", "MOST_CONNECTIONS = 1")
+    with changed(construction, "many", code) as beside:
+        # The canary was alone. Of these two at once the later one is turned away, unread.
+        exchanges = run_within_all(beside, [[until(None, 1)]] * 2)
+        assert sorted(exchange.error or "" for exchange in exchanges) == ["", "TimeoutError"]
+        rules = [line["rule"] for line in beside.decisions(0, 2)]
+        assert rules == ["too-many-connections", "nothing-asked"]
