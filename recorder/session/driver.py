@@ -42,6 +42,7 @@ from recorder.session.harness import (
     PROXY_PORT,
     WORKSPACE,
     managed_settings,
+    messaging_paths,
 )
 from recorder.session.sidecar import (
     Credential,
@@ -384,6 +385,7 @@ def control_files(
         "directory": WORKSPACE,
         "argv": list(argv),
         "environment": dict(environment),
+        "occupied": list(messaging_paths(uid)),
     }
     gathered = io.BytesIO()
     with tarfile.open(fileobj=gathered, mode="w", format=tarfile.PAX_FORMAT) as archive:

@@ -195,6 +195,8 @@ def main() -> NoReturn:
     # The engine writes the host's resolver here even where there is no network.
     with open("/etc/resolv.conf", "wb"):
         pass
+    for path in configuration["occupied"]:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
     forwarder = start_forwarder(
         int(configuration["port"]), configuration["socket"], int(configuration["forwarder_uid"])

@@ -178,3 +178,12 @@ def managed_settings(placeholder: str = PLACEHOLDER_KEY) -> bytes:
     """
     settings = {"apiKeyHelper": "", "env": pinned_routes(placeholder)}
     return json.dumps(settings, indent=1, sort_keys=True).encode()
+
+
+def messaging_paths(uid: int) -> tuple[str, ...]:
+    """Where the harness would make the socket through which any child can put words to it.
+
+    No setting switches it off. Where root's own files lie in its places, which the session cannot
+    remove from /tmp, Claude Code 2.1.332 goes without, and subagents work as before.
+    """
+    return ("/tmp/cc-socks", f"/tmp/cc-socks-{uid}")  # noqa: S108

@@ -89,10 +89,7 @@ def test_no_address_but_loopback_is_reached(survey: dict[str, Any]) -> None:
 
 def test_only_the_forwarder_and_the_sidecars_socket_answer(survey: dict[str, Any]) -> None:
     assert survey["listening"] == [["tcp", "0100007F", 3128]]
-    # The other is the harness's own, in the session's private /tmp.
-    assert {name for name in survey["unix"] if not name.startswith("/tmp/cc-socks/")} == {
-        "/run/recorder/proxy.sock"
-    }
+    assert set(survey["unix"]) == {"/run/recorder/proxy.sock"}
     assert survey["proxy"] == "HTTP/1.1 403 Forbidden"
     assert survey["socket"] == "HTTP/1.1 403 Forbidden"
     assert survey["socket_directory"] == {
@@ -237,8 +234,6 @@ HARNESS_ADDS = {
     "CLAUDE_CODE_CHILD_SESSION",
     "CLAUDE_CODE_ENTRYPOINT",
     "CLAUDE_CODE_EXECPATH",
-    "CLAUDE_CODE_MESSAGING_SOCKET",
-    "CLAUDE_CODE_MESSAGING_TOKEN",
     "CLAUDE_CODE_SESSION_ATTENDED",
     "CLAUDE_CODE_SESSION_ID",
     "CLAUDE_PID",
@@ -250,6 +245,12 @@ HARNESS_ADDS = {
     "SHLVL",
     "_",
 }
+
+
+def test_no_child_can_message_the_harness(survey: dict[str, Any]) -> None:
+    assert not [name for name in survey["environment"] if "MESSAGING" in name]
+    assert not [name for name in survey["unix"] if "cc-socks" in name]
+    assert set(survey["occupied"].values()) == {"EPERM"}
 
 
 def test_the_environment_is_the_list_and_what_the_harness_adds(survey: dict[str, Any]) -> None:

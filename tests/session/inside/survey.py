@@ -418,6 +418,10 @@ def main():
         "rename": attempt(lambda: os.rename("/opt/harness/claude", "/opt/harness/other")),
         "writable": writable,
         "privileged": privileged,
+        "occupied": {
+            path: attempt(lambda p=path: os.unlink(p))
+            for path in ("/tmp/cc-socks", f"/tmp/cc-socks-{os.getuid()}")
+        },
         "holding": holding,
         "devices": devices,
         "status": dict(
