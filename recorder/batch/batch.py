@@ -118,6 +118,10 @@ def source_of(rehearsal: Path | None, credential: Credential | None) -> Source:
             raise Refusal(
                 ExitCode.USAGE, f"{rehearsal}: {error.strerror}: name a rehearsal script"
             ) from error
+        except UnicodeDecodeError as error:
+            raise Refusal(
+                ExitCode.USAGE, f"{rehearsal}: is not UTF-8 (byte {error.start + 1})"
+            ) from error
         load_script(text, str(rehearsal))
         return Source(text, Credential("none", ""))
     if credential is None:

@@ -40,11 +40,13 @@ def read_spec(path: Path) -> BatchSpec:
     except OSError as error:
         raise Refusal(ExitCode.USAGE, f"{path}: {error.strerror}: name a batch file") from error
     except UnicodeDecodeError as error:
-        raise Refusal(ExitCode.USAGE, f"{path}: is not UTF-8 (byte {error.start})") from error
+        raise Refusal(ExitCode.USAGE, f"{path}: is not UTF-8 (byte {error.start + 1})") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{mark.line + 1}:{mark.column + 1}: " if mark is not None else ""
         raise Refusal(ExitCode.USAGE, f"{path}:{where}{error.problem}") from error
+    except RecursionError as error:
+        raise Refusal(ExitCode.USAGE, f"{path}: is nested too deeply to be read") from error
     except yaml.YAMLError as error:
         raise Refusal(ExitCode.USAGE, f"{path}: is not YAML: {error}") from error
     try:

@@ -10,12 +10,15 @@ from typing import Annotated
 
 import typer
 
+from recorder.plan.reading import read_plan_file
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.harness import WORKSPACE
 from recorder.stream.answer import derive_answer
 from recorder.stream.observation import Observation, observe
 from recorder.stream.outside import outside_paths
 from recorder.stream.provider import Unknown, provider_members
+from recorder.stream.whole import require_whole
+from recorder.transcript.confirmation import confirm
 from recorder.transcript.file import check_file
 from recorder.transform.cites import DEFAULT_CITES_PATTERN, compile_cites
 from recorder.transform.produced import ProducedFile
@@ -85,13 +88,25 @@ def transform_stream(
 
 def check_transcripts(
     files: Annotated[list[Path], typer.Argument(help="Transcripts to check.")],
+    plan: Annotated[
+        Path | None, typer.Option(help="The text of a plan to hold them against.")
+    ] = None,
 ) -> None:
-    """Refuse a transcript that does not keep the contract (19), naming line, block and key."""
+    """Refuse a transcript that does not keep the contract (19), naming line, block and key.
+
+    With a plan: one of another lock is refused where the plan has no read set for its probes; a
+    read set that moved is said, and an event of a probe that is not selected does not count.
+    """
+    against = None if plan is None else read_plan_file(plan)[0]
     reasons: list[str] = []
     code = ExitCode.DONE
     for path in files:
         try:
-            print(check_file(path).summary())
+            checked = check_file(path)
+            confirmed = None if against is None else confirm(checked, against)
+            print(checked.summary())
+            for line in confirmed.lines() if confirmed else ():
+                print(line)
         except Refusal as refusal:
             # Every file is checked before the verb ends: a batch of them is refused whole, and
             # the graver cause (19) is the exit code.
@@ -104,7 +119,7 @@ def check_transcripts(
 @derive.command("provider")
 def provider(file: Annotated[Path, typer.Argument(help="A raw stream.")]) -> None:
     """Print model, served_version and cost_cents; an unknown cost is said, never 0."""
-    members = provider_members(_observed(file))
+    members = provider_members(_whole(file))
     cost = "unknown" if isinstance(members.cost_cents, Unknown) else members.cost_cents
     print(f"model: {members.model}\nserved_version: {members.served_version}\ncost_cents: {cost}")
 
@@ -115,7 +130,7 @@ def answer(
     answers: Annotated[str, typer.Option(help='The declared answers, "a, b".')],
 ) -> None:
     """Print the declared answer that the final line states, or nothing."""
-    found = derive_answer(_observed(file).final_text, answer_set(answers) or ())
+    found = derive_answer(_whole(file).final_text, answer_set(answers) or ())
     if found is not None:
         print(found)
 
@@ -137,6 +152,11 @@ def outside(
     else:
         for path in paths:
             print(json.dumps(path) if not path.isprintable() else path)
+
+
+def _whole(file: Path) -> Observation:
+    """A stream that can be derived from. Refusal 13 for one that is cut or states no init."""
+    return require_whole(_observed(file), need_result=False, name=str(file))
 
 
 def _observed(file: Path) -> Observation:

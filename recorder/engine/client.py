@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import docker
-from docker.errors import APIError, NotFound
+from docker.errors import APIError, DockerException, NotFound
+from requests.exceptions import RequestException
+
+from recorder.engine.rootless import reach
+from recorder.refusal import ExitCode, Refusal
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,17 @@ class Engine:
 
 
 def open_engine(docker_host: str, timeout: float = 120.0) -> Engine:
-    """A connection of its own to the engine, with the API version both speak."""
-    return Engine(
-        docker_host, docker.APIClient(base_url=docker_host, version="auto", timeout=int(timeout))
-    )
+    """A connection of its own to the engine, with the API version both speak.
+
+    Refusal 3 where no engine answers there.
+    """
+    try:
+        reach(docker_host)
+        api = docker.APIClient(base_url=docker_host, version="auto", timeout=int(timeout))
+    except (DockerException, RequestException, OSError) as error:
+        raise Refusal(
+            ExitCode.MISSING,
+            f"no engine answers at {docker_host}: run `recorder engine start`, or set DOCKER_HOST "
+            "to one that runs",
+        ) from error
+    return Engine(docker_host, api)

@@ -1,0 +1,283 @@
+"""What a user can get wrong: each its own code and one line, before any engine is asked.
+
+The engine's address leads nowhere in all of these, so that a verb which asked it would say so.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recorder.batch import batch
+from recorder.batch.batch import image_id
+from recorder.cli import app
+from recorder.engine.client import open_engine
+from recorder.engine.connect import docker_host
+from recorder.refusal import Refusal
+from tests.recording.rig import DEAD_ENGINE, EXAMPLES, PROBE, Ran, recorder
+from tests.stream.streams import init, result
+
+CORPUS = EXAMPLES / "corpus"
+SCRIPT = EXAMPLES / "rehearsal.yaml"
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """The command in this process: an exception that it does not turn into a line fails a test."""
+    monkeypatch.setenv("DOCKER_HOST", DEAD_ENGINE)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = [signal.getsignal(number) for number in numbers]
+
+    def run_in_process(*arguments: str | Path, stdin: bytes = b"") -> Ran:
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "argv", ["recorder", *(str(a) for a in arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = app.main()
+        said = capfd.readouterr()
+        assert "Traceback" not in said.err
+        return Ran(code, said.out, said.err)
+
+    yield run_in_process
+    for number, handler in zip(numbers, handlers, strict=True):
+        signal.signal(number, handler)
+
+
+def refused(ran: Ran, code: int, *says: str) -> None:
+    assert ran.code == code, ran.err
+    assert ran.out == ""
+    (line,) = ran.err.splitlines()
+    assert line.startswith("recorder: ")
+    for words in says:
+        assert words in line
+
+
+def record(out: Path, **changes: object) -> tuple[str | Path, ...]:
+    options: dict[str, object] = {
+        "corpus": CORPUS,
+        "probe": PROBE,
+        "session": "one",
+        "out": out,
+        "rehearse": SCRIPT,
+        **changes,
+    }
+    words: list[str | Path] = ["record"]
+    for name, value in options.items():
+        if value is not None:
+            words += [f"--{name}", str(value)]
+    return tuple(words)
+
+
+@pytest.fixture
+def out() -> Iterator[Path]:
+    """Outside of the home directory, wherever the tests' own directories lie."""
+    directory = Path("/var/tmp") / f"recorder-refusals-{os.getpid()}"
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def test_a_probe_that_no_plan_selects(run: Run, out: Path) -> None:
+    refused(run(*record(out, probe="PROBE-EX-none")), 11, "PROBE-EX-none", "it selects")
+    assert not out.exists()
+
+
+def test_a_corpus_that_is_not_there(run: Run, out: Path) -> None:
+    refused(run(*record(out, corpus="/nonexistent")), 5, "/nonexistent", "no directory")
+
+
+def test_a_corpus_without_a_declaration(run: Run, out: Path, tmp_path: Path) -> None:
+    refused(run(*record(out, corpus=tmp_path)), 5, "probe.yml", "cannot be read")
+
+
+def test_a_probe_without_a_task(run: Run, out: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    shutil.copytree(CORPUS, corpus)
+    (document,) = corpus.glob("docs/probes/0001*.md")
+    document.write_text(document.read_text().replace("## Task", "## Errand"))
+    refused(run(*record(out, corpus=corpus)), 11, document.name)
+
+
+@pytest.mark.parametrize("verb", ["record", "batch"])
+def test_an_output_directory_inside_the_corpus(run: Run, verb: str, tmp_path: Path) -> None:
+    corpus = tmp_path / "examples" / "corpus"
+    shutil.copytree(EXAMPLES, corpus.parent)
+    inside = corpus / "docs" / "out"
+    arguments = (
+        record(inside, corpus=corpus)
+        if verb == "record"
+        else ("batch", "run", corpus.parent / "batch.yaml", "--out", inside)
+    )
+    refused(run(*arguments), 6, str(inside), "inside the corpus")
+    assert not inside.exists()
+
+
+@pytest.mark.parametrize("verb", ["record", "batch"])
+def test_an_output_directory_under_the_home(
+    run: Run, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    under = tmp_path / "out"
+    arguments = (
+        record(under)
+        if verb == "record"
+        else ("batch", "run", EXAMPLES / "batch.yaml", "--out", under)
+    )
+    refused(run(*arguments), 6, str(under), "home directory")
+    assert not under.exists()
+
+
+def test_an_output_directory_that_is_a_file(run: Run, out: Path) -> None:
+    out.mkdir()
+    (out / "file").write_text("")
+    ran = run("batch", "run", EXAMPLES / "batch.yaml", "--out", out / "file")
+    refused(ran, 2, str(out / "file"))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"corpus: [", ":1:10: "),
+        (b"corpus: corpus\nmodel: m\nlines: [{tier: campaign, arm: present, more: 1}]\n", "more"),
+        (b"corpus: corpus\nmodel: m\nlines: []\n", "lines is empty"),
+        (b"corpus: corpus\nmodel: m\nlines: [{tier: campaign}]\n", "`arm`"),
+        (b"corpus: corpus\nlines: [{tier: campaign, arm: present}]\n", "`model`"),
+        (b"corpus: c\nmodel: m\nparallel: 99\nlines: [{tier: t, arm: a}]\n", "parallel is 99"),
+        (b"corpus: \xff\n", "is not UTF-8 (byte 9)"),
+        (b"[" * 5000, "nested too deeply"),
+        (b"", "batch.yaml"),
+    ],
+)
+def test_a_batch_file_that_cannot_be_read(
+    run: Run, out: Path, tmp_path: Path, content: bytes, says: str
+) -> None:
+    path = tmp_path / "batch.yaml"
+    path.write_bytes(content)
+    refused(run("batch", "run", path, "--out", out), 2, str(path), says)
+    assert not out.exists()
+
+
+def test_a_batch_file_that_is_not_there(run: Run, out: Path, tmp_path: Path) -> None:
+    refused(run("batch", "run", tmp_path / "none", "--out", out), 2, str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"PROBE: [", ":2:1: not YAML"),
+        (b"PROBE: [{content: [{text: a}], more: 1}]", ":1:32: a turn has no key 'more'"),
+        (b"\xff\xfe\x00", "is not UTF-8"),
+        (b"", "empty"),
+    ],
+)
+def test_a_rehearsal_script_that_cannot_be_read(
+    run: Run, out: Path, tmp_path: Path, content: bytes, says: str
+) -> None:
+    path = tmp_path / "script.yaml"
+    path.write_bytes(content + b"\n" if content.endswith(b"[") else content)
+    refused(run(*record(out, rehearse=path)), 2, str(path), says)
+    refused(run(*record(out, rehearse=tmp_path / "none")), 2, str(tmp_path / "none"))
+    assert not out.exists()
+
+
+def test_a_tier_or_an_arm_that_is_not_there(run: Run, out: Path) -> None:
+    refused(run(*record(out, tier="none")), 2, "--tier none", "regression")
+    refused(run(*record(out, arm="none")), 5, "--arm none", "it runs present")
+
+
+def test_no_credential(run: Run, out: Path) -> None:
+    refused(run(*record(out, rehearse=None)), 3, "no credential", "ANTHROPIC_API_KEY")
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "-dash", "a/b", "é", "a b", "a~b", "n" * 129])
+def test_a_name_that_no_session_can_have(run: Run, out: Path, name: str) -> None:
+    refused(run(*record(out, session=name)), 2, "--session")
+
+
+def test_a_session_s_directory_that_is_used(run: Run, out: Path) -> None:
+    kept = out / "sessions" / "one" / "raw.jsonl"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("kept")
+    refused(run(*record(out)), 2, str(kept.parent), "holds a session already")
+    assert kept.read_text() == "kept"
+
+
+@pytest.mark.parametrize("verb", ["record", "batch", "images"])
+def test_an_engine_that_is_down(run: Run, out: Path, verb: str) -> None:
+    arguments = {
+        "record": record(out),
+        "batch": ("batch", "run", EXAMPLES / "batch.yaml", "--out", out),
+        "images": ("images", "list"),
+    }[verb]
+    refused(run(*arguments), 3, DEAD_ENGINE)
+    assert not list(out.glob("sessions/*"))
+
+
+@pytest.mark.engine
+def test_an_image_that_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "image_tag", lambda name: f"recorder-{name}:none")
+    engine = open_engine(docker_host())
+    try:
+        with pytest.raises(Refusal) as met:
+            image_id(engine, "session")
+    finally:
+        engine.close()
+    assert met.value.code == 3
+    assert met.value.reasons == (
+        "recorder-session:none: is not built: run `recorder images build`",
+    )
+
+
+def test_a_stream_that_nothing_can_be_derived_from(run: Run, tmp_path: Path) -> None:
+    missing, broken = tmp_path / "none", tmp_path / "broken"
+    broken.write_bytes(b"no stream\n")
+    for words in (("provider",), ("answer", "--answers", "a"), ("outside",)):
+        refused(run("derive", words[0], missing, *words[1:]), 2, str(missing))
+        refused(run("derive", words[0], tmp_path, *words[1:]), 2, str(tmp_path))
+        refused(run("derive", words[0], broken, *words[1:]), 13, str(broken))
+
+
+def test_a_stream_that_is_no_observation_has_no_event(run: Run, tmp_path: Path) -> None:
+    names = ("transform", "--probe", "P", "--session", "s")
+    refused(run(*names, stdin=b""), 13, "is empty")
+    refused(run(*names, stdin=init() + result()[:-5]), 13, "is cut")
+    refused(run(*names, stdin=b"\xff\n"), 13, "is not UTF-8")
+    refused(run(*names, "--produced", "x", stdin=init()), 2, "--workspace")
+    refused(run(*names, "--workspace", tmp_path / "none", stdin=init()), 2, "not a workspace")
+
+
+def test_check_passes_what_was_recorded_and_refuses_prose(run: Run, shared: Path) -> None:
+    conformance = shared / "conformance" / "headwater"
+    runs = sorted((conformance / "probe-runs").glob("*.md"))
+    assert runs
+    ran = run("check", *runs)
+    assert ran.code == 0, ran.err
+    assert len(ran.out.splitlines()) == len(runs)
+    prose = conformance / "fixtures" / "transcript-with-prose.md"
+    ran = run("check", prose, runs[0])
+    assert ran.code == 19
+    assert str(prose) in ran.err
+    assert len(ran.out.splitlines()) == 1
+
+
+def test_check_names_a_file_that_is_no_transcript(run: Run, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.md"
+    broken.write_bytes(b"\xff")
+    refused(run("check", tmp_path / "none"), 2, str(tmp_path / "none"))
+    refused(run("check", broken), 2, str(broken), "UTF-8")
+
+
+def test_the_command_itself_as_a_process(tmp_path: Path) -> None:
+    ended = recorder("derive", "provider", tmp_path / "none")
+    assert ended.code == 2
+    assert ended.err == f"recorder: {tmp_path}/none: No such file or directory: give a raw stream\n"
+    assert recorder("--version").out.startswith("recorder ")
+    assert recorder("no-such-verb").code == 2
