@@ -84,6 +84,11 @@ class Plan:
     def projected_cents(self) -> int:
         return self.sessions * self.session_cost_cents
 
+    @property
+    def over_ceiling(self) -> bool:
+        """Whether the price is above what the tier may spend: equal to it is not."""
+        return self.tier is not None and self.projected_cents > self.tier.budget_cents
+
     def probe(self, identifier: str) -> Probe:
         """A probe of a plan that starts. Refuses (11) where it does not, or selects no such."""
         if self.refusal is not None:
@@ -174,9 +179,9 @@ def plan_over(
         tier=declared,
         identity_members=IdentityMembers(
             lock=lock,
-            tree=_rows_digest((item.path, item.digest) for item in census.documents),
+            tree=rows_digest((item.path, item.digest) for item in census.documents),
             selection=selection_digest(probe.id for probe in selected),
-            read_set=_rows_digest((item.path, item.digest) for item in read),
+            read_set=rows_digest((item.path, item.digest) for item in read),
             seed=seed,
             harness=recorder.__version__,
         ),
@@ -199,7 +204,7 @@ def selection_digest(identifiers: Iterable[str]) -> str:
     return "sha256:" + hashlib.sha256(b"\n".join(ordered)).hexdigest()
 
 
-def _rows_digest(rows: Iterable[tuple[str, str]]) -> str:
+def rows_digest(rows: Iterable[tuple[str, str]]) -> str:
     """``path TAB digest LF`` a row."""
     hashed = hashlib.sha256()
     for path, digest in rows:
@@ -342,7 +347,7 @@ def _tier_fault(plan: Plan, declaration: Declaration) -> str | None:
             f"{plan.repetitions} repetitions are more than the {tier.repetitions} "
             f"that the {tier.name} tier declares"
         )
-    if plan.projected_cents > tier.budget_cents:
+    if plan.over_ceiling:
         return (
             f"{plan.sessions} sessions project {dollars(plan.projected_cents)} against a "
             f"declared ceiling of {dollars(tier.budget_cents)}, so the run does not start"

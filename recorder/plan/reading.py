@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from recorder.plan.rendering import REFUSAL_HEADING
@@ -15,6 +16,7 @@ MEMBERS = ("lock", "tree", "selection", "read_set", "seed", "harness")
 _ARMS = re.compile(r"arms: \[([a-z, -]*)\]")
 _CAP = re.compile(r"stops at a turn cap of ([1-9][0-9]*)")
 _EACH = re.compile(r"at a declared \$([0-9]+)\.([0-9]{2}) each")
+_COUNT = re.compile(r"^[0-9]+ probes x [0-9]+ arms x ([0-9]+) repetitions = ", re.MULTILINE)
 _PROBE = re.compile(r"- (\S+) \((.+)\)")
 _FACT = re.compile(r" {4}(category|expects|answers|examines|oracle): (.*)")
 _ROW = re.compile(r"- (.+) \(([^()]+)\) (sha256:[0-9a-f]{64}|-)")
@@ -29,6 +31,11 @@ class PlannedProbe:
     category: str
     expectation: str
     answers: tuple[str, ...]
+    examines: str = ""
+
+    def names(self, path: str) -> bool:
+        """Whether the plan says that the probe examines the document at a path."""
+        return f"{self.examines}, ".find(f" at {path}, ") >= 0
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,7 @@ class PlanText:
     """What a recorder reads of a plan. ``members`` are the six, each as it is written.
 
     ``refusal`` is the text under the refusal heading, None where the run starts.
+    ``repetitions`` is None where the plan prints no count of its sessions.
     """
 
     name: str
@@ -47,6 +55,7 @@ class PlanText:
     max_turns: int | None
     session_cost_cents: int | None
     refusal: str | None
+    repetitions: int | None = None
 
     def probe(self, identifier: str) -> PlannedProbe:
         """A probe of a plan that starts. Refuses (11) where it does not, or selects no such."""
@@ -59,6 +68,22 @@ class PlanText:
             ExitCode.PLAN_REFUSES,
             f"{self.name}: the plan does not select {identifier}; narrow it less or add the probe",
         )
+
+
+def read_plan_file(path: Path) -> tuple[PlanText, str]:
+    """The plan of a file and its text. Refuses (2) a file that cannot be read, (5) no plan."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise Refusal(
+            ExitCode.USAGE, f"{path}: cannot be read ({error.strerror}); give a plan's text"
+        ) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise Refusal(
+            ExitCode.USAGE, f"{path}, line {line}: is not UTF-8; give a plan's text"
+        ) from error
+    return read_plan(text, str(path)), text
 
 
 def read_plan(text: str, name: str) -> PlanText:
@@ -79,6 +104,7 @@ def read_plan(text: str, name: str) -> PlanText:
     arms = next((found.group(1) for found in map(_ARMS.fullmatch, lines) if found), "")
     cap = _CAP.search(text)
     each = _EACH.search(text)
+    count = _COUNT.search(text)
     return PlanText(
         name=name,
         members=MappingProxyType({key: first[key] for key in MEMBERS if key in first}),
@@ -89,6 +115,7 @@ def read_plan(text: str, name: str) -> PlanText:
         max_turns=int(cap.group(1)) if cap else None,
         session_cost_cents=int(each.group(1)) * 100 + int(each.group(2)) if each else None,
         refusal=refusal,
+        repetitions=int(count.group(1)) if count else None,
     )
 
 
@@ -134,6 +161,7 @@ def _probes(lines: Sequence[str]) -> tuple[PlannedProbe, ...]:
             category=facts.get("category", ""),
             expectation=facts.get("expects", ""),
             answers=tuple(facts["answers"].split(", ")) if "answers" in facts else (),
+            examines=facts.get("examines", ""),
         )
         for identifier, path, facts in found
     )
