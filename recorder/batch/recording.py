@@ -268,7 +268,6 @@ def record(
     evidence = _evidence(
         session, watched, observation, egress, changes, digests, hook_lines, job, setting, refusal
     )
-    write_durable(job.directory / "evidence.json", encode_evidence(evidence))
     if event is not None and identity is not None and refusal is None:
         write_durable(job.directory / "event.yaml", event_yaml(event).encode())
         record_text = transcript_markdown(
@@ -279,6 +278,8 @@ def record(
             [event],
         )
         write_durable(job.directory / "record.md", record_text.encode())
+    # Last of all: with it the session has its end, and everything else is there.
+    write_durable(job.directory / "evidence.json", encode_evidence(evidence))
     answer = event.answer if event is not None and isinstance(event.answer, str) else None
     return Recorded(job, evidence, event, identity, cost, answer, refusal)
 

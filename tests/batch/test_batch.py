@@ -1,0 +1,227 @@
+"""A batch whose driver was killed in the middle and run again, and what it leaves to be checked."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from recorder.batch.schedule import slots
+from tests.recording.rig import EXAMPLES, Ran, eventually, recorder, running
+
+pytestmark = pytest.mark.engine
+
+SESSIONS = 6
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """``finished``: what each session that had its end at the kill held then, by file."""
+
+    spec: Path
+    out: Path
+    second: Ran
+    killed: frozenset[str]
+    finished: Mapping[str, Mapping[str, tuple[int, int, bytes]]]
+    again: Ran
+
+
+def batch_file(directory: Path, **changes: object) -> Path:
+    written = yaml.safe_load((EXAMPLES / "batch.yaml").read_text())
+    written["corpus"] = str(directory / "corpus")
+    written["rehearse"] = str(EXAMPLES / "rehearsal.yaml")
+    for line in written["lines"]:
+        line["repetitions"] = 1
+    shutil.copytree(EXAMPLES / "corpus", directory / "corpus")
+    path = directory / "batch.yaml"
+    path.write_text(yaml.safe_dump({**written, **changes}))
+    return path
+
+
+def held(directory: Path) -> Mapping[str, tuple[int, int, bytes]]:
+    return {
+        path.name: (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes())
+        for path in directory.iterdir()
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
+    directory = tmp_path_factory.mktemp("batch")
+    spec, out = batch_file(directory), directory / "out"
+    sessions = out / "sessions"
+    with running("batch", "run", spec, "--out", out) as process:
+
+        def in_the_middle() -> bool:
+            assert process.poll() is None, "the batch ended before it was killed"
+            ended = {path.parent for path in sessions.glob("*/evidence.json")}
+            begun = {path.parent for path in sessions.glob("*/started")}
+            return len(ended) >= 2 and bool(begun - ended)
+
+        eventually("two sessions ended and one runs", in_the_middle, 90)
+        second = recorder("batch", "run", spec, "--out", out)
+        process.kill()
+        process.wait()
+    finished = {path.parent.name: held(path.parent) for path in sessions.glob("*/evidence.json")}
+    killed = frozenset(path.parent.name for path in sessions.glob("*/started")) - set(finished)
+    again = recorder("batch", "run", spec, "--out", out)
+    return Resumed(spec, out, second, killed, finished, again)
+
+
+def test_a_second_driver_of_the_same_batch_is_refused(resumed: Resumed) -> None:
+    assert resumed.second.code == 20
+    assert len(resumed.second.err.splitlines()) == 1
+    assert str(resumed.out) in resumed.second.err
+
+
+def test_a_batch_that_was_killed_goes_on_with_what_is_missing(resumed: Resumed) -> None:
+    assert resumed.again.code == 0, resumed.again.err
+    sessions = resumed.out / "sessions"
+    ended = {path.parent.name for path in sessions.glob("*/evidence.json")}
+    assert len(ended) == SESSIONS
+    ran = {line.split()[2] for line in resumed.again.err.splitlines() if len(line.split()) == 3}
+    assert ran == ended - set(resumed.finished)
+    assert resumed.killed <= ran
+
+
+def test_what_had_its_end_is_not_touched_again(resumed: Resumed) -> None:
+    assert resumed.finished
+    for name, files in resumed.finished.items():
+        assert held(resumed.out / "sessions" / name) == files
+
+
+def test_what_the_killed_driver_had_begun_is_kept_aside(resumed: Resumed) -> None:
+    for name in resumed.killed:
+        aside = resumed.out / "sessions" / f"{name}.attempt-1"
+        assert (aside / "started").is_file()
+        assert (aside / "raw.jsonl").is_file()
+        assert (aside / "egress.jsonl").stat().st_size > 0
+        assert (aside / "leftover-session.json").is_file()
+        assert not (aside / "evidence.json").exists()
+
+
+def test_a_batch_that_is_whole_is_not_run_again(resumed: Resumed) -> None:
+    before = {path.name: held(path) for path in (resumed.out / "sessions").iterdir()}
+    ran = recorder("batch", "run", resumed.spec, "--out", resumed.out)
+    assert ran.code == 0
+    assert ran.err == ""
+    assert {path.name: held(path) for path in (resumed.out / "sessions").iterdir()} == before
+
+
+def test_the_order_is_the_seed_s(resumed: Resumed) -> None:
+    pinned = json.loads((resumed.out / "batch.json").read_bytes())
+    lines = [("campaign", "present", 3, 1), ("campaign", "absent", 3, 1)]
+    assert pinned["order"] == [slot.name for slot in slots(lines, pinned["seed"])]
+    assert pinned["order"] != [slot.name for slot in slots(lines, pinned["seed"] + 1)]
+
+
+def test_the_transcripts_pass_the_check_and_say_that_they_are_a_rehearsal(
+    resumed: Resumed,
+) -> None:
+    transcripts = sorted((resumed.out / "assembled").glob("*.md"))
+    assert [path.name for path in transcripts] == [
+        "L1-campaign-present.md",
+        "L2-campaign-absent.md",
+    ]
+    for path in (*transcripts, *(resumed.out / "sessions").glob("*/record.md")):
+        text = path.read_text("utf-8")
+        assert "This is a rehearsal and not a measurement" in text
+        assert 'model: "rehearsal:' in text or 'model: "rehearsal' in text
+    checked = recorder("check", *transcripts)
+    assert checked.code == 0, checked.err
+    assert len(checked.out.splitlines()) >= 2
+    assert all("rehearsal" in line for line in checked.out.splitlines())
+    assert "A rehearsal" in resumed.again.out
+
+
+def test_a_member_that_moved_is_named(resumed: Resumed, tmp_path: Path) -> None:
+    overview = resumed.spec.parent / "corpus" / "docs" / "overview.md"
+    before = overview.read_bytes()
+    try:
+        overview.write_bytes(before + b"\nMoved.\n")
+        ran = recorder("batch", "run", resumed.spec, "--out", resumed.out)
+    finally:
+        overview.write_bytes(before)
+    assert ran.code == 4
+    assert "tree of line 1 (campaign present) moved" in ran.err
+    assert "manifest of line 2 (campaign absent) moved" in ran.err
+    assert "selection" not in ran.err
+    other = tmp_path / "batch.yaml"
+    other.write_text(resumed.spec.read_text().replace("claude-sonnet-4-5", "claude-haiku-4-5"))
+    ran = recorder("batch", "run", other, "--out", resumed.out)
+    assert ran.code == 4
+    assert [line for line in ran.err.splitlines() if "model moved" in line] == ran.err.splitlines()
+
+
+def test_the_transform_makes_the_same_event_from_what_was_kept(
+    resumed: Resumed, tmp_path: Path
+) -> None:
+    """The workspace is laid again as the arm's tree, with what the session produced in it."""
+    corpus = resumed.spec.parent / "corpus"
+    probes = {
+        f"p{number}": probe
+        for number, probe in enumerate(
+            ("PROBE-EX-outside", "PROBE-EX-report", "PROBE-EX-units"), start=1
+        )
+    }
+    for arm in ("present", "absent"):
+        tree = tmp_path / arm
+        laid = recorder("arm", "campaign", arm, "--corpus", corpus, "--out", tree)
+        assert laid.code == 0, laid.err
+        sealed = recorder("seal", tree, *probes.values(), "--corpus", corpus)
+        assert sealed.code == 0, sealed.err
+    for path in (resumed.out / "sessions").glob("*/event.yaml"):
+        if ".attempt-" in path.parent.name:
+            continue
+        _, _, arm, position, _ = path.parent.name.split("-")
+        evidence = json.loads((path.parent / "evidence.json").read_bytes())
+        workspace = tmp_path / path.parent.name
+        shutil.copytree(tmp_path / arm, workspace, symlinks=True)
+        produced = [*evidence["workspace"]["added"], *evidence["workspace"]["changed"]]
+        event = yaml.safe_load(path.read_text("utf-8"))[0]
+        for artifact in event["produced"]:
+            target = workspace / artifact["path"]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            kept = path.parent / "produced" / artifact["result"].removeprefix("sha256:")
+            target.write_bytes(kept.read_bytes())
+        answers = {"p1": "signed, unsigned, unknown", "p3": "bytes, kibibytes, records"}
+        given = ("--answers", answers[position]) if position in answers else ()
+        made = recorder(
+            *("transform", "--probe", probes[position], "--session", path.parent.name),
+            *("--workspace", workspace, *given),
+            *(word for name in produced for word in ("--produced", name)),
+            stdin=(path.parent / "raw.jsonl").read_bytes(),
+        )
+        assert made.code == 0, made.err
+        assert made.out.encode() == path.read_bytes()
+
+
+def test_a_session_that_fails_is_listed_and_not_run_again(tmp_path: Path) -> None:
+    script = tmp_path / "script.yaml"
+    script.write_text(
+        "default: [{failures: [{status: credit, times: always}], content: [{text: never}]}]"
+    )
+    line = {
+        "tier": "regression",
+        "arm": "present",
+        "exclude": ["PROBE-EX-outside", "PROBE-EX-report"],
+    }
+    spec, out = batch_file(tmp_path, rehearse=str(script), lines=[line]), tmp_path / "out"
+    ran = recorder("batch", "run", spec, "--out", out)
+    assert ran.code == 17
+    name = "L1-regression-present-p1-r1"
+    assert f"session {name}: the harness exited 1" in ran.err
+    assert "1 of 1 sessions failed to record" in ran.err
+    assert name in ran.out
+    assert not list((out / "assembled").glob("*"))
+    before = held(out / "sessions" / name)
+    again = recorder("batch", "run", spec, "--out", out)
+    assert again.code == 17
+    assert len(again.err.splitlines()) == 1
+    assert held(out / "sessions" / name) == before
