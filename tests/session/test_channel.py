@@ -88,7 +88,12 @@ def scenes(shared: Path, project: Path) -> Mapping[str, Scene]:
             },
             turns=(
                 turn(bash(FORGE.format(name="bash"))),
-                turn(bash(FORGE.format(name="background"), run_in_background=True)),
+                turn(
+                    bash(
+                        FORGE.format(name="background") + "; touch background.done",
+                        run_in_background=True,
+                    )
+                ),
                 turn(call("mcp__attacker__forge")),
                 turn(
                     call(
@@ -99,7 +104,7 @@ def scenes(shared: Path, project: Path) -> Mapping[str, Scene]:
                         run_in_background=False,
                     )
                 ),
-                turn(bash("while [ ! -s background.txt ]; do sleep 0.1; done; sleep 0.5")),
+                turn(bash("while [ ! -e background.done ]; do sleep 0.05; done")),
                 turn(text("done")),
             ),
             subagents={

@@ -138,8 +138,8 @@ def models(take: Take) -> set[str]:
 
 
 def assert_unmoved(take: Take) -> None:
-    assert "turned=yes" in take.results[-1], take.results
     take.whole()
+    assert "turned=yes" in take.results[-1], take.results
     assert take.final == WORDS
     event = take.recorded.event
     assert event is not None
