@@ -79,7 +79,6 @@ def test_a_killed_driver_ends_everything_and_the_next_one_keeps_its_evidence(
         process.wait()
         took = eventually("every container ended", lambda: not running_of(engine, process.pid), 10)
     assert took < 10
-    assert any(thing.startswith("container") for thing in things_of(engine, process.pid))
 
     # It refuses the session's name, before any engine call; another name collects what is left.
     refused = recorder(*record_arguments(out, script))

@@ -1,0 +1,214 @@
+"""Whose a thing on an engine is, and what becomes of it when its driver fails or is gone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import docker.errors
+import pytest
+
+from recorder.batch.recording import Job, Recorded
+from recorder.batch.run import run_jobs
+from recorder.engine.client import Engine
+from recorder.session.leftovers import (
+    DIRECTORY_LABEL,
+    DRIVER_LABEL,
+    WORK_PREFIX,
+    collect_leftovers,
+    driver_identity,
+    driver_lives,
+    nothing_left,
+    work_directory,
+)
+from tests.recording.rig import Rig, line_of, program_as_harness
+from tests.stream.streams import init, result
+
+
+@pytest.fixture(scope="module")
+def dead() -> str:
+    """The identity of a driver that lived in this namespace and ended."""
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from recorder.session.leftovers import driver_identity; print(driver_identity())",
+        ],
+        capture_output=True,
+        check=True,
+    )
+    return ended.stdout.decode().strip()
+
+
+def elsewhere(identity: str, position: int) -> str:
+    parts = identity.split(":")
+    parts[position] = "12345678"
+    return ":".join(parts)
+
+
+def test_a_driver_is_known_by_its_boot_namespace_process_and_start(dead: str) -> None:
+    own = driver_identity()
+    assert driver_lives(own) is True
+    assert driver_lives(dead) is False
+    # Another boot or another host: its processes cannot be looked up from here.
+    assert driver_lives(elsewhere(own, 0)) is None
+    assert driver_lives(elsewhere(own, 1)) is None
+    # The process number was given to another process since.
+    assert driver_lives(elsewhere(own, 3)) is False
+
+
+def test_a_dead_driver_s_temporary_directories_are_removed(
+    dead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own, other = driver_identity(), elsewhere(driver_identity(), 1)
+    for identity in (dead, own, other):
+        (tmp_path / f"{WORK_PREFIX}{identity}.abc").mkdir()
+    (tmp_path / f"{WORK_PREFIX}{dead}.abc" / "arm").write_text("x")
+    target = tmp_path / "target"
+    target.mkdir()
+    (tmp_path / f"{WORK_PREFIX}{dead}.link").symlink_to(target)
+    with work_directory() as work:
+        left = {path.name for path in tmp_path.iterdir()} - {work.name}
+    assert left == {
+        f"{WORK_PREFIX}{own}.abc",
+        f"{WORK_PREFIX}{other}.abc",
+        f"{WORK_PREFIX}{dead}.link",
+        "target",
+    }
+    assert not work.exists()
+
+
+@contextmanager
+def volume(engine: Engine, name: str, identity: str) -> Iterator[str]:
+    engine.create_volume(name, {DRIVER_LABEL: identity})
+    try:
+        yield name
+    finally:
+        engine.remove_volume(name)
+
+
+def volumes(engine: Engine) -> set[str]:
+    return {found["Name"] for found in engine.volumes(DRIVER_LABEL)}
+
+
+@pytest.mark.engine
+def test_only_what_a_dead_driver_left_is_collected(rig: Rig, dead: str, tmp_path: Path) -> None:
+    engine = rig.engine
+    foreign = elsewhere(driver_identity(), 0)
+    image = rig.setting().session_image
+    made = []
+    for name, identity in (("dead", dead), ("foreign", foreign)):
+        labels = {
+            DRIVER_LABEL: identity,
+            DIRECTORY_LABEL: str(tmp_path),
+            "recorder.role": "session",
+        }
+        made.append(
+            engine.create_container(f"recorder-left-{name}", {"Image": image, "Labels": labels})
+        )
+    try:
+        with (
+            volume(engine, "recorder-left-dead", dead),
+            volume(engine, "recorder-left-own", driver_identity()),
+            volume(engine, "recorder-left-foreign", foreign),
+        ):
+            found = {left.name for left in collect_leftovers(engine)}
+            assert {name for name in found if "recorder-left" in name} == {"recorder-left-dead"}
+            assert {"recorder-left-own", "recorder-left-foreign"} <= volumes(engine)
+            assert "recorder-left-dead" not in volumes(engine)
+        with pytest.raises(docker.errors.NotFound):
+            engine.inspect(made[0])
+        # It is another host's and was made just now, so its driver may be about to start it.
+        assert engine.inspect(made[1])["State"]["Status"] == "created"
+    finally:
+        for container in made:
+            engine.remove_container(container)
+    # It never started, so it left its state and no outcome.
+    assert (tmp_path / "leftover-session.json").is_file()
+
+
+@pytest.mark.engine
+def test_a_driver_that_fails_collects_its_own(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = driver_identity() + "-of-this-test"
+    monkeypatch.setattr("recorder.session.leftovers.driver_identity", lambda: identity)
+
+    def fail() -> None:
+        rig.engine.create_volume("recorder-left-failing", {DRIVER_LABEL: identity})
+        raise KeyError
+
+    with pytest.raises(KeyError), nothing_left(rig.engine):
+        fail()
+    assert "recorder-left-failing" not in volumes(rig.engine)
+
+
+@pytest.fixture
+def jobs(rig: Rig, tmp_path: Path) -> tuple[Job, ...]:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "stream").write_bytes(init() + result())
+    line = line_of(tree)
+    return tuple(rig.job(line, f"left-{n}", "cat stream", tmp_path / "out") for n in range(6))
+
+
+def of_sessions(engine: Engine) -> list[str]:
+    found = [*engine.containers("recorder.session"), *engine.volumes("recorder.session")]
+    return [
+        found["Labels"]["recorder.session"]
+        for found in found
+        if found["Labels"]["recorder.session"].startswith("left-")
+    ]
+
+
+@pytest.mark.engine
+def test_a_place_that_fails_ends_the_batch_and_leaves_nothing(
+    rig: Rig, jobs: tuple[Job, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program_as_harness(monkeypatch)
+    stop = threading.Event()
+    recorded: list[Recorded] = []
+
+    def began(job: Job) -> None:
+        if job.session == "left-0":
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        run_jobs(
+            rig.engine.docker_host,
+            jobs,
+            rig.setting(),
+            parallel=2,
+            began=began,
+            ended=recorded.append,
+            stop=stop,
+        )
+    assert stop.is_set()
+    assert of_sessions(rig.engine) == []
+    # The session beside it came to its end, and no further one was started.
+    assert {end.job.session for end in recorded} <= {"left-1"}
+    assert not (jobs[-1].directory).exists()
+
+
+@pytest.mark.engine
+def test_a_sidecar_that_cannot_be_made_leaves_no_volume(
+    rig: Rig, jobs: tuple[Job, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program_as_harness(monkeypatch)
+    setting = replace(rig.setting(), sidecar_image="recorder-proxy:never-built")
+    with pytest.raises(docker.errors.ImageNotFound):
+        run_jobs(
+            rig.engine.docker_host,
+            jobs,
+            setting,
+            parallel=2,
+            began=lambda _: None,
+            ended=lambda _: None,
+            stop=threading.Event(),
+        )
+    assert of_sessions(rig.engine) == []
