@@ -35,6 +35,9 @@ MASKED_PATHS = (
     "/proc/swaps",
     "/proc/timer_list",
     "/proc/timer_stats",
+    "/sys/block",
+    "/sys/class/block",
+    "/sys/dev/block",
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
 )
@@ -87,9 +90,12 @@ def _request(
 
 
 def session_container(
-    image: str, labels: Mapping[str, str], socket_volume: str, limits: Limits
+    image: str, labels: Mapping[str, str], socket_volume: str | None, limits: Limits
 ) -> dict[str, object]:
-    """The body of the engine's create request for a session."""
+    """The body of the engine's create request for a session.
+
+    Without a ``socket_volume`` it has no way out at all: so a check runs.
+    """
     request = _request(
         image,
         labels,
@@ -106,7 +112,9 @@ def session_container(
                     "ReadOnly": True,
                     "VolumeOptions": {"NoCopy": True},
                 }
-            ],
+            ]
+            if socket_volume is not None
+            else [],
             "Tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.temporary_bytes}"},  # noqa: S108 - the session's own, in memory
             "ShmSize": limits.shared_memory_bytes,
             "Memory": limits.memory_bytes,
