@@ -6,7 +6,6 @@ instrument and say nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from yaml.nodes import Node
 
 from recorder.plan import nodes
+from recorder.plan.identifiers import PatternError, compile_identifiers
 from recorder.plan.nodes import NodeError, fault
 from recorder.refusal import ExitCode, Refusal
 from recorder.transcript.contract import ARMS, TIERS
@@ -205,11 +205,9 @@ def _power(node: Node) -> Power:
 def _identifiers(node: Node) -> str:
     pattern = nodes.text(node, "`identifiers`")
     try:
-        matches_nothing = re.compile(pattern).match("") is not None
-    except re.error as error:
-        raise fault(node, f"`identifiers` is no pattern: {error}") from error
-    if matches_nothing:
-        raise fault(node, "`identifiers` matches the empty text")
+        compile_identifiers(pattern)
+    except PatternError as error:
+        raise fault(node, f"`identifiers` is no pattern of identifiers: {error}") from error
     return pattern
 
 

@@ -208,7 +208,7 @@ class Session:
         # The sidecar closes its log while the session's own end is collected.
         sidecar.attachment.close()
         exit_status = self._exit_status(container)
-        outcome = _outcome(engine.get_file(container, OUTCOME_FILE, OUTCOME_LIMIT))
+        outcome = read_outcome(engine.get_file(container, OUTCOME_FILE, OUTCOME_LIMIT))
         egress = end_sidecar(engine, sidecar)
         if egress is not None:
             write_durable(order.directory / "egress.jsonl", egress)
@@ -374,6 +374,7 @@ def control_files(
     uid: int,
     certificate: str,
     placeholder: str,
+    directory: str = WORKSPACE,
 ) -> Iterator[bytes]:
     """The guard's orders, the certificate and the session's own two directories, as a tar."""
     orders = {
@@ -382,7 +383,7 @@ def control_files(
         "port": PROXY_PORT,
         "socket": SOCKET,
         "forwarder_uid": FORWARDER_UID,
-        "directory": WORKSPACE,
+        "directory": directory,
         "argv": list(argv),
         "environment": dict(environment),
         "occupied": list(messaging_paths(uid)),
@@ -405,7 +406,8 @@ def control_files(
     yield gathered.getvalue()
 
 
-def _outcome(data: bytes | None) -> Mapping[str, Any] | None:
+def read_outcome(data: bytes | None) -> Mapping[str, Any] | None:
+    """What the guard wrote at its end; None where it left nothing that can be read."""
     if data is None:
         return None
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 import re
 
+from recorder.plan.identifiers import compile_identifiers
+
 DEFAULT_CITES_PATTERN = "[A-Z]+-[A-Z]+-[0-9]{4}"
 
 # The same matches as the default pattern. A match never begins inside a run of capitals whose
@@ -13,8 +15,10 @@ _GUARDED_DEFAULT = "(?<![A-Z])[A-Z]+-[A-Z]+-[0-9]{4}"
 
 
 def compile_cites(pattern: str = DEFAULT_CITES_PATTERN) -> re.Pattern[bytes]:
-    """The pattern over bytes. Raises ``re.error`` where it is not one."""
-    return re.compile((_GUARDED_DEFAULT if pattern == DEFAULT_CITES_PATTERN else pattern).encode())
+    """The pattern over bytes. Raises ``PatternError`` where a corpus could not declare it."""
+    if pattern == DEFAULT_CITES_PATTERN:
+        return re.compile(_GUARDED_DEFAULT.encode())
+    return compile_identifiers(pattern)
 
 
 def cites_in(content: bytes | mmap.mmap, pattern: re.Pattern[bytes]) -> tuple[str, ...]:
