@@ -1,0 +1,71 @@
+"""How the harness changes the input of a call before it prints it, runs it and tells it back. Pure.
+
+The sidecar logs, of each member that a provider gave, the digests of what it may become
+(``proxy.witness``), so a change is recognised without anything that was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from proxy.witness import block_digest, digest
+from recorder.evidence.corroboration_provider import GivenBlock
+
+UNPARSED = "__unparsedToolInput"
+
+# Of Claude Code 2.1.332: (tool, member), and the form of the provider's value that it becomes.
+# `parsed` and `escapes` are done to every tool's. Measured with a scripted provider, and read in
+# the harness itself.
+FORMS: Mapping[tuple[str, str], str] = {
+    ("Bash", "command"): "directory",
+    ("Edit", "new_string"): "trailing",
+    ("MultiEdit", "edits"): "trailing",
+    ("Write", "content"): "trailing",
+}
+FORMS_OF_ALL = ("parsed", "escapes")
+ADDED: Mapping[tuple[str, str], Any] = {("Edit", "replace_all"): False}
+
+
+def normalised(given: GivenBlock, shown: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The names of the members that the harness changed as it is known to; None for any other."""
+    tool, value = str(shown.get("name")), shown.get("input")
+    if not isinstance(value, dict):
+        return None
+    if set(value) == {UNPARSED} and isinstance(value[UNPARSED], dict):
+        raw = value[UNPARSED].get("raw")
+        as_given = block_digest({**shown, "input": raw})
+        size = value[UNPARSED].get("len") == (len(raw) if isinstance(raw, str) else None)
+        return (UNPARSED,) if as_given == given.digest and size else None
+    members = given.members
+    if members is None:
+        return None
+    changed: list[str] = []
+    for name, item in value.items():
+        forms = members.get(name) or members.get(digest(name))
+        found = digest(item)
+        if forms is None:
+            if (tool, name) not in ADDED or item != ADDED[tool, name]:
+                return None
+            changed.append(f"{tool}.{name}")
+        elif found != forms["given"]:
+            known = (FORMS.get((tool, name), ""), *FORMS_OF_ALL)
+            if all(forms.get(form) != found for form in known):
+                return None
+            changed.append(f"{tool}.{name}")
+    names = set(value) | {digest(name) for name in value}
+    if any(name not in names for name in members):
+        return None
+    return tuple(changed) or None
+
+
+def differing(given: GivenBlock, shown: Mapping[str, Any]) -> list[str]:
+    value, members = shown.get("input"), given.members or {}
+    if not isinstance(value, dict):
+        return []
+    named = [
+        f"input.{name}"
+        for name, item in value.items()
+        if digest(item) not in (members.get(name) or members.get(digest(name)) or {}).values()
+    ]
+    return named + [f"input.{name}" for name in members if name not in value]
