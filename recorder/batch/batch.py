@@ -196,7 +196,14 @@ def run_batch(
     out.mkdir(mode=0o755, parents=True, exist_ok=True)
     with held(out), work_directory() as work:
         lines = [
-            lay_line(corpus, line, work / str(number), seed=spec.seed, lock=spec.lock)
+            lay_line(
+                corpus,
+                line,
+                work / str(number),
+                seed=spec.seed,
+                lock=spec.lock,
+                plan_command=spec.plan_command,
+            )
             for number, line in enumerate(spec.lines, start=1)
         ]
         order = slots(

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from recorder.batch.recording import Line
 from recorder.batch.spec import LineSpec
+from recorder.plan.command import ask_plan, plan_arguments
 from recorder.plan.composition import compose_plan
-from recorder.plan.declaration import load_declaration
-from recorder.plan.probes import Probe
-from recorder.plan.rendering import render_plan
+from recorder.plan.declaration import Declaration, load_declaration
+from recorder.plan.reading import read_plan, read_plan_file
+from recorder.plan.run_plan import PlannedTask, RunPlan, run_plan_of, run_plan_of_text
 from recorder.refusal import ExitCode, Refusal
 from recorder.workspace.arms import lay_arm
 from recorder.workspace.guards import guard_workspace
+from recorder.workspace.leaks import MCP_FILE, ToolLister, file_leaks, tool_leaks
 from recorder.workspace.manifest import manifest_of, write_manifest
 from recorder.workspace.seal import seal
-
-MCP_FILE = ".mcp.json"
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,64 @@ class LaidLine:
     """A line ready to run. ``probes`` in the plan's order (identifiers sorted)."""
 
     line: Line
-    probes: tuple[Probe, ...]
+    probes: tuple[PlannedTask, ...]
     repetitions: int
-    plan_text: str
+    plan: RunPlan
     manifest_text: str
+    declaration: Declaration
+
+    @property
+    def plan_text(self) -> str:
+        return self.plan.text
+
+    def task(self, identifier: str) -> PlannedTask:
+        """A probe of the line. Refuses (11) one that its plan does not select."""
+        return self.plan.task(identifier)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSource:
+    """Where the plan of a line comes from: its own file, an engine's command, or this package.
+
+    ``lock`` is for a plan composed here: a digest or a file, None for the corpus' own.
+    """
+
+    command: str | None = None
+    lock: str | None = None
+    seed: int = 0
+
+
+def plan_line(corpus: Path, spec: LineSpec, source: PlanSource) -> RunPlan:
+    """The plan of one line, which may refuse its run.
+
+    Refuses (2) an impossible line, (3) a plan command that is not there, (4) a corpus that moved
+    since a plan's text was made, (5) what cannot be planned, (11) a text that refuses its run.
+    """
+    if spec.plan is not None:
+        read, text = read_plan_file(Path(spec.plan))
+        return run_plan_of_text(read, text, corpus, spec.tier, spec.arm)
+    if source.command is not None:
+        arguments = plan_arguments(
+            tier=spec.tier,
+            category=spec.category,
+            exclude=spec.exclude,
+            repetitions=spec.repetitions,
+            seed=source.seed,
+        )
+        text = ask_plan(source.command, arguments, corpus)
+        read = read_plan(text, f"`{source.command}`")
+        return run_plan_of_text(read, text, corpus, spec.tier, spec.arm)
+    composed = compose_plan(
+        corpus,
+        tier=spec.tier,
+        arm=spec.arm,
+        category=spec.category,
+        exclude=spec.exclude,
+        repetitions=spec.repetitions,
+        seed=source.seed,
+        lock=source.lock,
+    )
+    return run_plan_of(composed)
 
 
 def lay_line(
@@ -40,39 +94,39 @@ def lay_line(
     seed: int = 0,
     lock: str | None = None,
     max_turns: int | None = None,
+    plan_command: str | None = None,
 ) -> LaidLine:
     """Plan a line, lay its arm at ``tree`` and seal it for every probe of the plan.
 
-    Refusals: 5 and 11 (the plan), 2 and 8 (the arm), 4, 6, 8 and 9 (the sealed tree). The tree
-    must stay until its last session has ended. ``max_turns`` overrides the tier's own.
+    Refusals: 5 and 11 (the plan), 2 and 8 (the arm), 4, 6, 8 and 9 (the sealed tree, and what
+    leaks from its files). The tree must stay until its last session has ended. ``max_turns``
+    overrides the tier's own.
     """
-    plan = compose_plan(
-        corpus,
-        tier=spec.tier,
-        arm=spec.arm,
-        category=spec.category,
-        exclude=spec.exclude,
-        repetitions=spec.repetitions,
-        seed=seed,
-        lock=lock,
-    )
-    if plan.refusal is not None:
-        raise Refusal(
-            ExitCode.PLAN_REFUSES, f"the {spec.tier} plan refuses this run: {plan.refusal}"
-        )
+    if not corpus.is_dir():
+        raise Refusal(ExitCode.PLAN, f"{corpus}: is no directory; --corpus names the tree")
+    # Before the plan, which refuses a declaration with another code: nothing is planned over an
+    # instrument that cannot be read.
     declaration = load_declaration(corpus, ExitCode.INSTRUMENT)
-    identifiers = [probe.id for probe in plan.selected]
+    plan = plan_line(corpus, spec, PlanSource(plan_command, lock, seed))
+    plan.require_start()
+    repetitions = plan.repetitions or spec.repetitions
+    if repetitions is None:
+        raise Refusal(
+            ExitCode.PLAN, f"{plan.name}: states no count of repetitions; give the line its own"
+        )
+    identifiers = [probe.id for probe in plan.probes]
     delta = lay_arm(corpus, declaration, spec.tier, spec.arm, tree)
     seal(tree, identifiers, corpus, declaration)
     guard_workspace(tree, corpus=corpus, declaration=declaration, probes=identifiers)
+    arm = f"the `{spec.arm}` arm of the `{spec.tier}` tier"
+    file_leaks(tree, declaration, identifiers).require_none(arm)
     manifest = manifest_of(tree)
     own = servers_of(tree / MCP_FILE)
-
     return LaidLine(
         line=Line(
             tier=spec.tier,
             arm=spec.arm,
-            members=plan.identity_members,
+            members=plan.members,
             tree=tree,
             manifest=manifest,
             delta=delta.lines(),
@@ -82,11 +136,20 @@ def lay_line(
             has_mcp_configuration=(tree / MCP_FILE).is_file(),
             max_turns=max_turns if max_turns is not None else plan.max_turns,
         ),
-        probes=plan.selected,
-        repetitions=plan.repetitions,
-        plan_text=render_plan(plan),
+        probes=plan.probes,
+        repetitions=repetitions,
+        plan=plan,
         manifest_text=write_manifest(manifest),
+        declaration=declaration,
     )
+
+
+def refuse_tool_leaks(laid: LaidLine, lister: ToolLister) -> None:
+    """Refuse (9) a declared string in what the line's MCP servers say of their tools, (8) servers
+    that list none. It needs an engine, so it comes after everything that needs none."""
+    identifiers = [probe.id for probe in laid.probes]
+    found = tool_leaks(laid.line.tree, laid.declaration, identifiers, lister)
+    found.require_none(f"the `{laid.line.arm}` arm of the `{laid.line.tier}` tier")
 
 
 def servers_of(path: Path) -> frozenset[str]:

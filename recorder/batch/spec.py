@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
 import yaml
+from msgspec import structs
 
 from recorder.refusal import ExitCode, Refusal
 
 
 class LineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line: a tier and an arm, narrowed by category and probes left out."""
+    """One line: a tier and an arm, narrowed by category and probes left out.
+
+    ``plan`` is a plan's text that was made elsewhere, relative to the file's own directory; it is
+    narrowed already, so nothing narrows it here.
+    """
 
     tier: str
     arm: str
     category: str | None = None
     exclude: tuple[str, ...] = ()
     repetitions: int | None = None
+    plan: str | None = None
 
 
 class BatchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A batch. ``corpus`` and ``rehearse`` are relative to the file's own directory."""
+    """A batch. ``corpus`` and ``rehearse`` are relative to the file's own directory.
+
+    ``plan_command`` is the command of an engine that plans, such as ``headwater probe plan``.
+    """
 
     corpus: str
     model: str
@@ -31,12 +41,28 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     timeout_seconds: float = 1800.0
     rehearse: str | None = None
     lock: str | None = None
+    plan_command: str | None = None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose numbers are as they are written.
+
+    YAML 1.1 reads ``repetitions: 010`` as eight, ``1_0`` as ten and ``0x10`` as sixteen.
+    """
+
+
+_INTEGER = "tag:yaml.org,2002:int"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _INTEGER]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_INTEGER, re.compile(r"-?(0|[1-9][0-9]*)$"), list("-0123456789"))
 
 
 def read_spec(path: Path) -> BatchSpec:
     """The batch of a file. Refusal 2 names the file and the member (or line and column)."""
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
+        document = yaml.load(path.read_text("utf-8"), Loader=_Loader)  # noqa: S506 - a safe one
     except OSError as error:
         raise Refusal(ExitCode.USAGE, f"{path}: {error.strerror}: name a batch file") from error
     except UnicodeDecodeError as error:
@@ -53,7 +79,12 @@ def read_spec(path: Path) -> BatchSpec:
         spec = msgspec.convert(document, BatchSpec)
     except msgspec.ValidationError as error:
         raise Refusal(ExitCode.USAGE, f"{path}: {error}") from error
-    faults = []
+    faults = [
+        f"{path}: line {number} has a plan, which fixes what it selects: leave category, exclude "
+        "and repetitions out"
+        for number, line in enumerate(spec.lines, start=1)
+        if line.plan is not None and (line.category or line.exclude or line.repetitions)
+    ]
     if not spec.lines:
         faults.append(f"{path}: lines is empty: name at least one tier and arm")
     if not 1 <= spec.parallel <= 16:
@@ -62,4 +93,9 @@ def read_spec(path: Path) -> BatchSpec:
         faults.append(f"{path}: timeout_seconds is {spec.timeout_seconds}: it is more than 0")
     if faults:
         raise Refusal(ExitCode.USAGE, *faults)
-    return spec
+    return structs.replace(spec, lines=tuple(_placed(path, line) for line in spec.lines))
+
+
+def _placed(path: Path, line: LineSpec) -> LineSpec:
+    """The line with its plan's path as the working directory sees it."""
+    return line if line.plan is None else structs.replace(line, plan=str(path.parent / line.plan))

@@ -19,6 +19,7 @@ from recorder.batch.spec import LineSpec
 from recorder.batch.table import print_table, session_table
 from recorder.engine.client import open_engine
 from recorder.engine.connect import connect, docker_host, engine_facts
+from recorder.plan.reading import read_plan_file
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.container import SESSION_UID
 from recorder.session.leftovers import (
@@ -78,13 +79,19 @@ def record_session(
     probe: Annotated[str, typer.Option(help="The probe to run.")],
     session: Annotated[str, typer.Option(help="A name for this session.")],
     out: Annotated[Path, typer.Option(help="Where its files go: OUT/sessions/SESSION.")],
-    tier: Annotated[str, typer.Option()] = "regression",
+    tier: Annotated[str | None, typer.Option(help="regression, or the tier of --plan.")] = None,
     arm: Annotated[str, typer.Option()] = "present",
     model: Annotated[str | None, typer.Option(help="The model to ask for.")] = None,
     max_turns: Annotated[int | None, typer.Option(min=1)] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds before it is killed.")] = 1800.0,
     lock: Annotated[str | None, typer.Option(help="Taxonomy lock: a digest or a file.")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    plan: Annotated[
+        Path | None, typer.Option(help="The text of a plan to follow, instead of planning.")
+    ] = None,
+    plan_command: Annotated[
+        str | None, typer.Option(help="An engine's command that plans: headwater probe plan.")
+    ] = None,
     rehearse: Annotated[
         Path | None, typer.Option(help="A script that answers instead of the provider.")
     ] = None,
@@ -96,6 +103,13 @@ def record_session(
             f"--session {session!r}: use 1 to {NAME_LENGTH} letters, digits, dots, dashes and "
             "underscores, the first of them no dot and no dash",
         )
+    if plan is not None and (plan_command is not None or lock is not None or seed):
+        raise Refusal(
+            ExitCode.USAGE,
+            "--plan fixes the lock and the seed: leave --plan-command, --lock and --seed out",
+        )
+    if tier is None:
+        tier = "regression" if plan is None else read_plan_file(plan)[0].tier
     source = source_of(rehearse, credential_of_host()) if rehearse else None
     directory = out / "sessions" / session
     require_outside_corpus(out, corpus, "output directory")
@@ -108,19 +122,14 @@ def record_session(
     with work_directory() as work:
         laid = lay_line(
             corpus,
-            LineSpec(tier=tier, arm=arm),
+            LineSpec(tier=tier, arm=arm, plan=None if plan is None else str(plan)),
             work / "arm",
             seed=seed,
             lock=lock,
             max_turns=max_turns,
+            plan_command=plan_command,
         )
-        chosen = next((p for p in laid.probes if p.id == probe), None)
-        if chosen is None:
-            raise Refusal(
-                ExitCode.PLAN_REFUSES,
-                f"the {tier} plan does not select {probe}; it selects "
-                f"{', '.join(p.id for p in laid.probes)}",
-            )
+        chosen = laid.task(probe)
         source = source or source_of(None, credential_of_host())
         engine = open_engine(docker_host())
         try:

@@ -94,8 +94,8 @@ def test_a_corpus_that_is_not_there(run: Run, out: Path) -> None:
     refused(run(*record(out, corpus="/nonexistent")), 5, "/nonexistent", "no directory")
 
 
-def test_a_corpus_without_a_declaration(run: Run, out: Path, tmp_path: Path) -> None:
-    refused(run(*record(out, corpus=tmp_path)), 5, "probe.yml", "cannot be read")
+def test_a_corpus_without_a_declaration_c07(run: Run, out: Path, tmp_path: Path) -> None:
+    refused(run(*record(out, corpus=tmp_path)), 8, "probe.yml", "cannot be read")
 
 
 def test_a_probe_without_a_task(run: Run, out: Path, tmp_path: Path) -> None:
