@@ -13,7 +13,7 @@ import requests.exceptions
 import typer
 
 from recorder import __version__
-from recorder.cli import batch, engine, plan, session, stream
+from recorder.cli import audit, batch, engine, plan, session, stream
 from recorder.refusal import ExitCode, Interrupt, Refusal
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ stream.register(app)
 plan.register(app)
 engine.register(app)
 batch.register(app)
+audit.register(app)
 
 
 def _version(wanted: bool) -> None:
