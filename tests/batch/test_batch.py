@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from proxy.egress import read
 from recorder.batch.schedule import slots
-from tests.recording.rig import EXAMPLES, Ran, eventually, recorder, running
+from recorder.engine.client import open_engine
+from recorder.engine.connect import docker_host
+from tests.recording.rig import EXAMPLES, Ran, eventually, recorder, running, things_of
 
 pytestmark = pytest.mark.engine
 
@@ -225,3 +229,55 @@ def test_a_session_that_fails_is_listed_and_not_run_again(tmp_path: Path) -> Non
     assert again.code == 17
     assert len(again.err.splitlines()) == 1
     assert held(out / "sessions" / name) == before
+
+
+def test_a_session_that_may_have_spent_unseen_waits_for_a_decision(tmp_path: Path) -> None:
+    line = {"tier": "regression", "arm": "present"}
+    spec, out = batch_file(tmp_path, rehearse=None, lines=[line]), tmp_path / "out"
+    begun = out / "sessions" / "L1-regression-present-p1-r1"
+    begun.mkdir(parents=True)
+    (begun / "started").write_text("by a driver that ended\n")
+    # Refused before anything is started, so the key goes nowhere.
+    ran = recorder(
+        *("batch", "run", spec, "--out", out),
+        environment={"ANTHROPIC_API_KEY": "sk-ant-api03-none"},
+    )
+    assert ran.code == 18
+    assert "may have spent" in ran.err
+    assert str(begun) in ran.err
+    assert [path.name for path in begun.iterdir()] == ["started"]
+    assert [path.name for path in begun.parent.iterdir()] == [begun.name]
+
+
+def test_a_batch_told_to_end_kills_every_session_and_keeps_what_they_left(tmp_path: Path) -> None:
+    script = tmp_path / "script.yaml"
+    script.write_text(
+        "default: [{failures: [{stall: 600, times: always}], content: [{text: bytes}]}]"
+    )
+    lines = [
+        {"tier": "campaign", "arm": arm, "exclude": ["PROBE-EX-outside", "PROBE-EX-report"]}
+        for arm in ("present", "absent")
+    ]
+    lines = [{**line, "repetitions": 1} for line in lines]
+    spec, out = batch_file(tmp_path, rehearse=str(script), lines=lines), tmp_path / "out"
+    sessions = out / "sessions"
+    engine = open_engine(docker_host())
+    try:
+        with running("batch", "run", spec, "--out", out) as process:
+            eventually(
+                "both sessions run",
+                lambda: sum(b"init" in p.read_bytes() for p in sessions.glob("*/raw.jsonl")) == 2,
+                60,
+            )
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=30)
+        assert process.returncode == 128 + signal.SIGTERM
+        assert said.decode().splitlines()[-1].startswith("recorder: interrupted by SIGTERM")
+        assert things_of(engine, process.pid) == []
+    finally:
+        engine.close()
+    for directory in sessions.iterdir():
+        log = read((directory / "egress.jsonl").read_bytes().splitlines(keepends=True))
+        assert log.faults == ()
+        assert not (directory / "evidence.json").exists()
+    assert len(list(sessions.iterdir())) == 2
