@@ -1,8 +1,9 @@
 """One session from its order to its files: run, check, transform, write down.
 
 The steps and the order of what refuses a session after it ran are the contract's: the harness's
-own failure (10), then the init line (12), then a stream that is no whole observation (13). What
-was recorded up to a refusal is kept, and evidence.json says which refusal it was.
+own failure (10), then the init line (12), then a stream that is no whole observation (13), then
+witnesses that disagree (14). What was recorded up to a refusal is kept, and evidence.json says
+which refusal it was.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from pathlib import Path
 
 from recorder import __version__
 from recorder.engine.client import Engine
+from recorder.evidence.corroboration import corroborate
+from recorder.evidence.corroboration_record import record_of, require_agreement
 from recorder.evidence.document import (
     SCHEMA,
     Attach,
+    CorroborationRecord,
     Counts,
     Egress,
     Evidence,
@@ -222,6 +226,7 @@ def record(
         session.remove()
     observation = observe(_chunks(job.directory / "raw.jsonl"))
     egress = _egress(job.directory / "egress.jsonl")
+    corroboration = _corroboration(job, egress)
     changes = compare(job.line.manifest, reading) if reading is not None else None
     places = places_of(observation, (WORKSPACE,), (CONFIGURATION_DIRECTORY,))
     digests = _document_digests(observation, places, reading)
@@ -232,6 +237,8 @@ def record(
     cost = None if isinstance(members.cost_cents, Unknown) else members.cost_cents
     try:
         _refuse(watched, observation, egress, job, setting)
+        if corroboration is not None:
+            require_agreement(corroboration, f"session {job.session}")
         if reading is None or changes is None:
             raise unread or Refusal(ExitCode.OBSERVATION, f"session {job.session}: no workspace")
         event = build_event(
@@ -266,7 +273,17 @@ def record(
         # What was recorded is kept and the refusal is part of it; the caller exits with its code.
         refusal = met
     evidence = _evidence(
-        session, watched, observation, egress, changes, digests, hook_lines, job, setting, refusal
+        session,
+        watched,
+        observation,
+        egress,
+        corroboration,
+        changes,
+        digests,
+        hook_lines,
+        job,
+        setting,
+        refusal,
     )
     if event is not None and identity is not None and refusal is None:
         write_durable(job.directory / "event.yaml", event_yaml(event).encode())
@@ -415,6 +432,17 @@ def _egress(path: Path) -> EgressSummary | None:
         return None
 
 
+def _corroboration(job: Job, egress: EgressSummary | None) -> CorroborationRecord | None:
+    """The join with the egress log; None for a log that is refused for itself."""
+    if egress is None or egress.faults:
+        return None
+    with (
+        (job.directory / "raw.jsonl").open("rb") as raw,
+        (job.directory / "egress.jsonl").open("rb") as log,
+    ):
+        return record_of(corroborate(raw, log, task=job.task, session=job.session))
+
+
 def _document_digests(
     observation: Observation, places: Places, reading: ArchiveReading | None
 ) -> dict[str, str]:
@@ -486,6 +514,7 @@ def _evidence(
     watched: Watched,
     observation: Observation,
     egress: EgressSummary | None,
+    corroboration: CorroborationRecord | None,
     changes: Changes | None,
     digests: Mapping[str, str],
     hook_lines: int | None,
@@ -535,6 +564,7 @@ def _evidence(
             faults=egress.faults if egress else None,
             policy=watched.sidecar.get("policy", ""),
         ),
+        corroboration=corroboration,
         hook_log_lines=hook_lines,
         seconds={
             "sidecar": times.sidecar,

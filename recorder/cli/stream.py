@@ -6,10 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
+import msgspec
 import typer
 
+from recorder.evidence.corroboration import corroborate
+from recorder.evidence.corroboration_record import record_of, require_agreement, rows
+from recorder.evidence.pricing import parse_prices, shipped_prices
 from recorder.plan.reading import read_plan_file
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.harness import WORKSPACE
@@ -157,6 +161,61 @@ def outside(
 def _whole(file: Path) -> Observation:
     """A stream that can be derived from. Refusal 13 for one that is cut or states no init."""
     return require_whole(_observed(file), need_result=False, name=str(file))
+
+
+@derive.command("corroboration")
+def corroboration(
+    session_dir: Annotated[Path, typer.Argument(help="A recorded session's directory.")],
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    prices: Annotated[Path | None, typer.Option(help="Another price table.")] = None,
+) -> None:
+    """Join raw.jsonl with egress.jsonl: exit 14 where they disagree, 19 where the log is broken."""
+    table = shipped_prices() if prices is None else parse_prices(_text(prices), str(prices))
+    name, task = _session_of(session_dir)
+    with _opened(session_dir / "raw.jsonl") as raw, _opened(session_dir / "egress.jsonl") as log:
+        record = record_of(corroborate(raw, log, task=task, session=name, prices=table))
+    if as_json:
+        print(msgspec.json.format(msgspec.json.encode(record), indent=2).decode())
+    else:
+        for what, count in rows(record):
+            print(f"{what:32}{count}")
+    require_agreement(record, str(session_dir))
+
+
+class _Named(msgspec.Struct):
+    """What evidence.json says of a session that its streams do not: its name and its task."""
+
+    session: str
+    argv: tuple[str, ...]
+
+
+def _session_of(directory: Path) -> tuple[str | None, str | None]:
+    """Name and task of a session; None for both where it left no evidence."""
+    path = directory / "evidence.json"
+    try:
+        named = msgspec.json.decode(path.read_bytes(), type=_Named)
+    except FileNotFoundError:
+        # A session that had no end: its two streams are joined all the same.
+        return None, None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise Refusal(ExitCode.USAGE, f"{path}: cannot be read: {error}") from error
+    return named.session, named.argv[-1] if named.argv[-2:-1] == ("--",) else None
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise Refusal(
+            ExitCode.USAGE, f"{path}: {error.strerror}: give a recorded session's directory"
+        ) from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(ExitCode.USAGE, f"{path}: cannot be read: {error}") from error
 
 
 def _observed(file: Path) -> Observation:

@@ -133,12 +133,13 @@ def corroborate(
     egress: Iterable[bytes],
     *,
     task: str | None = None,
+    session: str | None = None,
     prices: PriceTable | None = None,
 ) -> Corroboration:
     """Join a session's raw lines with its egress log's lines.
 
-    ``task`` is the text that the session was given, where it is known; ``prices`` is the shipped
-    table where none is given. Raises ``Refusal`` (19) for
+    ``task`` is the text that the session was given and ``session`` its name, where they are
+    known; ``prices`` is the shipped table where none is given. Raises ``Refusal`` (19) for
     a log that does not verify, or that is of another version.
     """
     reading = read(egress)
@@ -151,14 +152,10 @@ def corroborate(
             ExitCode.CORRUPT,
             f"egress log: its lines are not of this recorder's version: {error!r}",
         ) from error
-    return join(stream_witness(raw), provider, task, prices or shipped_prices())
-
-
-def join(
-    stream: StreamWitness, provider: ProviderWitness, task: str | None, prices: PriceTable
-) -> Corroboration:
-    """The join itself, over two witnesses that were read."""
-    return _Join(stream, provider, task).corroboration(prices)
+    joined = _Join(stream_witness(raw), provider, task)
+    if session is not None and provider.session != session:
+        joined.find(Disagreement.SHAPE, f"the egress log is of session {provider.session}")
+    return joined.corroboration(prices or shipped_prices())
 
 
 @dataclass(slots=True)
@@ -322,7 +319,8 @@ class _Join:
     def _line(self, block: ShownBlock, exchange: Exchange) -> None:
         given = exchange.usage_start
         usage_differs = any(
-            given.get(key, _nothing(value)) != value for key, value in block.usage.items()
+            given[key] != value if key in given else not _filled_in(value)
+            for key, value in block.usage.items()
         ) or any(key not in block.usage for key in given)
         for wrong, what in (
             (block.request_id != exchange.request_id, "the request's id"),
@@ -754,9 +752,11 @@ class _Join:
             self.find(Disagreement.NOT_TOLD, f"{what} was never told", told.line, after.number)
 
 
-def _nothing(value: Any) -> Any:
-    """What an absent count stands for, so that one the harness fills in as nothing is equal."""
-    return {} if isinstance(value, dict) else type(value)()
+def _filled_in(value: Any) -> bool:
+    """Whether a count is one that the harness fills in where the provider gave none."""
+    if isinstance(value, dict):
+        return all(_filled_in(each) for each in value.values())
+    return value in (0, "", "standard")
 
 
 def _input(block: ShownBlock) -> Mapping[str, Any]:

@@ -63,6 +63,59 @@ class Attach(msgspec.Struct, frozen=True, kw_only=True):
     engine_log: str
 
 
+class ForeignRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that no conversation of the harness explains. ``used``: its answer was shown."""
+
+    request: int
+    model: str | None
+    session: str | None
+    used: bool
+    why: str
+
+
+class CostRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Dollars as decimal text; None is unknown. ``difference`` is a part of the harness's figure.
+
+    ``differs``: the price table and the harness are more than 1 % apart.
+    """
+
+    harness: str | None
+    table: str | None
+    foreign: str | None
+    difference: str | None
+    differs: bool
+    table_date: str
+    unknown_models: tuple[str, ...]
+
+
+class CorroborationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The join of the stream with the egress log; ``recorder.evidence.corroboration`` says how.
+
+    ``only_at_provider`` counts, by reason, the answers that the stream does not show.
+    """
+
+    agrees: bool
+    blocks: int
+    corroborated: int
+    normalised: Mapping[str, int]
+    results: int
+    texts: int
+    unconfirmed: int
+    unseen_texts: int
+    not_shown: int
+    thoughts_not_told: int
+    own_words: int
+    requests: int
+    used: int
+    only_at_provider: Mapping[str, int]
+    token_counts: int
+    foreign: tuple[ForeignRequest, ...]
+    tools_changed: int
+    hooks_that_changed_a_call: int
+    cost: CostRecord
+    findings: tuple[str, ...]
+
+
 class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     reasons: tuple[str, ...]
@@ -93,6 +146,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     document_digests: Mapping[str, str]
     workspace: Workspace | None
     egress: Egress
+    corroboration: CorroborationRecord | None = None
     hook_log_lines: int | None
     seconds: Mapping[str, float | None]
     arm_delta: tuple[str, ...]

@@ -50,6 +50,8 @@ def statements(sessions: Sequence[Evidence]) -> tuple[str, ...]:
         )
     else:
         paragraphs.append(f"**The arm.** The `{first.arm}` arm is the present tree.")
+    if witnesses := _witnesses(sessions):
+        paragraphs.append(witnesses)
     paragraphs.append(_counts(sessions))
     if first.not_enforced:
         paragraphs.append(
@@ -59,6 +61,58 @@ def statements(sessions: Sequence[Evidence]) -> tuple[str, ...]:
         "A rate taken under this contract does not compare with a rate taken under another one."
     )
     return tuple(paragraphs)
+
+
+def _witnesses(sessions: Sequence[Evidence]) -> str | None:
+    """What the join of the stream with the proxy's log found; None where no session has one."""
+    found = [e.corroboration for e in sessions if e.corroboration is not None]
+    if not found:
+        return None
+    seen = (
+        f"The proxy saw the provider give {_count(sum(c.corroborated for c in found), 'block')} of "
+        f"the {sum(c.blocks for c in found)} that the streams show, each in an answer to its own "
+        "conversation, and saw the harness tell back "
+        f"{_count(sum(c.results for c in found), 'result')} as the streams show them; "
+        f"{sum(c.unconfirmed for c in found)} were never told, because a session ended first."
+    )
+    sentences = [seen]
+    normalised: Counter[str] = Counter()
+    alone: Counter[str] = Counter()
+    for corroboration in found:
+        normalised.update(corroboration.normalised)
+        alone.update(corroboration.only_at_provider)
+    if normalised:
+        members = ", ".join(f"{count} of {name}" for name, count in sorted(normalised.items()))
+        sentences.append(f"The harness normalised inputs of calls: {members}.")
+    if alone:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(alone.items()))
+        sentences.append(f"Only the provider saw these answers: {reasons}.")
+    foreign = [each for corroboration in found for each in corroboration.foreign]
+    if foreign:
+        models = ", ".join(sorted({each.model or "no model" for each in foreign}))
+        sentences.append(
+            f"{_count(len(foreign), 'request')} ({models}) came from another process of a session "
+            "than its harness."
+        )
+    unseen = sum(c.unseen_texts for c in found)
+    if unseen:
+        sentences.append(f"The provider was told {_count(unseen, 'text')} that no stream shows.")
+    changed = sum(c.hooks_that_changed_a_call for c in found)
+    if changed:
+        sentences.append(
+            f"Hooks of the workspace changed {_count(changed, 'call')} before it ran, so what was "
+            "done is not what is recorded there."
+        )
+    differing = [c.cost for c in found if c.cost.differs]
+    if differing:
+        sentences.append(
+            f"In {_count(len(differing), 'session')} the harness's cost and the price table of "
+            f"{differing[0].table_date} are more than 1 % apart."
+        )
+    disagreeing = sum(not c.agrees for c in found)
+    if disagreeing:
+        sentences.append(f"In {_count(disagreeing, 'session')} the two disagree.")
+    return f"**The witnesses.** {' '.join(sentences)}"
 
 
 def _counts(sessions: Sequence[Evidence]) -> str:
