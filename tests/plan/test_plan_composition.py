@@ -34,6 +34,9 @@ def fixture_corpus(shared: Path, tmp_path: Path) -> Path:
     source = shared / "conformance" / "headwater" / "fixtures"
     corpus = tmp_path / "corpus-of-fixtures"
     shutil.copytree(source / "corpus", corpus / "corpus")
+    # The reference material comes without write bits, and copytree keeps modes.
+    for directory in (corpus / "corpus", *(corpus / "corpus").rglob("*")):
+        directory.chmod(directory.stat().st_mode | 0o200)
     (corpus / ".headwater").mkdir()
     declaration = (source / "probe.yml").read_text()
     (corpus / ".headwater" / "probe.yml").write_text(
