@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from recorder.batch.checking import Check
 from recorder.batch.recording import Line
 from recorder.batch.spec import LineSpec
 from recorder.plan.command import ask_plan, plan_arguments
@@ -17,7 +18,7 @@ from recorder.refusal import ExitCode, Refusal
 from recorder.workspace.arms import lay_arm
 from recorder.workspace.guards import guard_workspace
 from recorder.workspace.leaks import MCP_FILE, ToolLister, file_leaks, tool_leaks
-from recorder.workspace.manifest import manifest_of, write_manifest
+from recorder.workspace.manifest import digest_of, manifest_of, write_manifest
 from recorder.workspace.seal import seal
 
 
@@ -135,12 +136,34 @@ def lay_line(
             declared=own,
             has_mcp_configuration=(tree / MCP_FILE).is_file(),
             max_turns=max_turns if max_turns is not None else plan.max_turns,
+            declared_delta=delta.declared,
+            identifiers=declaration.identifiers,
+            check=lay_check(corpus, declaration, spec.tier, tree),
         ),
         probes=plan.probes,
         repetitions=repetitions,
         plan=plan,
         manifest_text=write_manifest(manifest),
         declaration=declaration,
+    )
+
+
+def lay_check(corpus: Path, declaration: Declaration, tier: str, tree: Path) -> Check | None:
+    """The declared check, its tools laid beside the arm's ``tree``; None where none is declared.
+
+    The tools are of the present arm whatever the line's own: an ablation that takes the check
+    away would else leave its sessions without findings.
+    """
+    if not declaration.check:
+        return None
+    baseline = tree.with_name(f"{tree.name}.baseline")
+    lay_arm(corpus, declaration, tier, "present", baseline)
+    manifest = write_manifest(manifest_of(baseline))
+    return Check(
+        command=declaration.check,
+        baseline=baseline,
+        digest=digest_of(manifest.encode()),
+        over=declaration.check_over,
     )
 
 

@@ -13,16 +13,18 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recorder import __version__
+from recorder.batch.checking import Check, CheckEnd, not_run, patched, run_check
 from recorder.engine.client import Engine
 from recorder.evidence.corroboration import corroborate
 from recorder.evidence.corroboration_record import record_of, require_agreement
 from recorder.evidence.document import (
     SCHEMA,
     Attach,
+    CheckRecord,
     CorroborationRecord,
     Counts,
     Egress,
@@ -57,7 +59,7 @@ from recorder.stream.provider import Unknown, provider_members
 from recorder.stream.whole import require_whole
 from recorder.transcript.contract import Event, Identity
 from recorder.transcript.writer import event_yaml, transcript_markdown
-from recorder.transform.cites import cites_in, compile_cites
+from recorder.transform.cites import DEFAULT_CITES_PATTERN, cites_in, compile_cites
 from recorder.transform.event import build_event
 from recorder.transform.produced import Places, ProducedFile, places_of, produced_paths
 from recorder.workspace.archive import (
@@ -70,7 +72,7 @@ from recorder.workspace.archive import (
 from recorder.workspace.comparison import Changes, compare
 from recorder.workspace.manifest import Manifest
 from recorder.workspace.names import path_text
-from recorder.workspace.packing import pack
+from recorder.workspace.packing import Placed, pack
 
 READ_SIZE = 1 << 20
 LOG_LINES_LIMIT = 1 << 20
@@ -111,6 +113,9 @@ class Line:
     declared: frozenset[str]
     has_mcp_configuration: bool
     max_turns: int | None
+    declared_delta: tuple[str, ...] = ()
+    identifiers: str = DEFAULT_CITES_PATTERN
+    check: Check | None = None
 
 
 @dataclass(frozen=True)
@@ -235,18 +240,29 @@ def record(
     refusal: Refusal | None = None
     members = provider_members(observation)
     cost = None if isinstance(members.cost_cents, Unknown) else members.cost_cents
+    checked: CheckRecord | None = None
     try:
         _refuse(watched, observation, egress, job, setting)
         if corroboration is not None:
             require_agreement(corroboration, f"session {job.session}")
         if reading is None or changes is None:
             raise unread or Refusal(ExitCode.OBSERVATION, f"session {job.session}: no workspace")
+        produced = _produced(observation, places, changes, reading, job)
+        if job.line.check is not None and produced is not None:
+            end = _check(session.engine, job, setting, job.line.check, changes, produced)
+            checked = end.record
+            if end.refusal is not None:
+                raise end.refusal
+            if end.findings is not None:
+                produced = tuple(map(end.findings.attach, produced))
         event = build_event(
             observation,
             probe=job.probe,
             session=job.session,
             document_digest=lambda path: _digest_of(digests, reading, places.place(path)),
-            produced=_produced(observation, places, changes, reading, job.directory),
+            produced=None
+            if produced is None
+            else tuple(replace(file, path=_text(file.path)) for file in produced),
             answers=job.answers,
         )
         if cost is None:
@@ -278,6 +294,7 @@ def record(
         observation,
         egress,
         corroboration,
+        checked,
         changes,
         digests,
         hook_lines,
@@ -488,20 +505,52 @@ def _produced(
     places: Places,
     changes: Changes,
     reading: ArchiveReading,
-    directory: Path,
+    job: Job,
 ) -> tuple[ProducedFile, ...] | None:
-    """What was produced; None where the workspace was not read whole, which is not nothing."""
+    """What was produced, by its placed path; None where the workspace was not read whole."""
     if not changes.whole:
         return None
-    pattern = compile_cites()
+    pattern = compile_cites(job.line.identifiers)
     files = []
     changed = [os.fsdecode(entry.path) for entry in changes.produced]
     for placed in produced_paths(observation, places, changed=changed):
         digest = "" if placed.startswith("/") else reading.digest(os.fsencode(placed)) or ""
-        copy = directory / "produced" / digest.removeprefix("sha256:")
+        copy = job.directory / "produced" / digest.removeprefix("sha256:")
         cites = cites_in(copy.read_bytes(), pattern) if digest and copy.is_file() else ()
-        files.append(ProducedFile(path=_text(placed), sha256=digest, cites=cites))
+        files.append(ProducedFile(path=placed, sha256=digest, cites=cites))
     return tuple(files)
+
+
+def _check(
+    engine: Engine,
+    job: Job,
+    setting: Setting,
+    check: Check,
+    changes: Changes,
+    produced: tuple[ProducedFile, ...],
+) -> CheckEnd:
+    """Run the corpus's check once over what the session left, where it left something."""
+    if not any(file.sha256 and not file.path.startswith("/") for file in produced):
+        return CheckEnd(not_run(check), None, None)
+    tree = job.line.tree
+    if check.over == "corpus":
+        if check.baseline is None:
+            raise ValueError("a check over the corpus has a baseline")
+        tree = check.baseline
+    kept = job.directory / "produced"
+    changed = [
+        Placed(entry.path, entry.mode, kept / entry.sha256.removeprefix("sha256:"))
+        for entry in changes.produced
+    ]
+    return run_check(
+        engine,
+        setting.session_image,
+        check,
+        patched(tree, changed=changed, removed=changes.removed or ()),
+        name=f"{driver_name()}-{job.session}",
+        labels={DRIVER_LABEL: driver_identity(), "recorder.session": job.session},
+        uid=job.uid,
+    )
 
 
 def _text(path: str) -> str:
@@ -515,6 +564,7 @@ def _evidence(
     observation: Observation,
     egress: EgressSummary | None,
     corroboration: CorroborationRecord | None,
+    checked: CheckRecord | None,
     changes: Changes | None,
     digests: Mapping[str, str],
     hook_lines: int | None,
@@ -565,6 +615,7 @@ def _evidence(
             policy=watched.sidecar.get("policy", ""),
         ),
         corroboration=corroboration,
+        check=checked,
         hook_log_lines=hook_lines,
         seconds={
             "sidecar": times.sidecar,

@@ -116,6 +116,23 @@ class CorroborationRecord(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[str, ...]
 
 
+class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The check behind findings. ``baseline`` is the digest of the manifest its tools come from.
+
+    ``over``: ``workspace`` or ``corpus``, what it read. ``exit_code`` is None where it did not
+    run or did not come to its own end, ``findings`` (how many) where it came to no result, and
+    ``fault`` says why not; with none of the three nothing was there to be checked.
+    """
+
+    command: tuple[str, ...]
+    over: str
+    baseline: str
+    exit_code: int | None
+    timed_out: bool
+    findings: int | None
+    fault: str | None
+
+
 class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     reasons: tuple[str, ...]
@@ -147,6 +164,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Workspace | None
     egress: Egress
     corroboration: CorroborationRecord | None = None
+    check: CheckRecord | None = None
     hook_log_lines: int | None
     seconds: Mapping[str, float | None]
     arm_delta: tuple[str, ...]

@@ -72,6 +72,8 @@ class Declaration:
     """The members of the file. An absent list is empty, ``shelves`` absent is the default.
 
     ``check`` is the command behind ``findings``, as its words; empty where nothing checks.
+    ``check_over`` says what it reads in the place of ``{workspace}``: the session's
+    ``workspace``, or the ``corpus``, one copy of it that holds all that the session changed.
     """
 
     tiers: Mapping[str, Tier]
@@ -84,6 +86,7 @@ class Declaration:
     power: Power | None = None
     identifiers: str = IDENTIFIERS
     check: tuple[str, ...] = ()
+    check_over: str = "workspace"
 
 
 def load_declaration(corpus: Path, refuse_with: ExitCode) -> Declaration:
@@ -211,6 +214,20 @@ def _identifiers(node: Node) -> str:
     return pattern
 
 
+def _check(node: Node) -> tuple[str, ...]:
+    words = nodes.texts(node, "`check`")
+    if not any("{workspace}" in word for word in words):
+        raise fault(node, "`check` names no `{workspace}`, where the tree lies that it reads")
+    return words
+
+
+def _check_over(node: Node) -> str:
+    over = nodes.text(node, "`check_over`")
+    if over not in ("workspace", "corpus"):
+        raise fault(node, "`check_over` is `workspace` or `corpus`")
+    return over
+
+
 def _tiers(node: Node) -> Mapping[str, Tier]:
     found: dict[str, Tier] = {}
     for name, key, value in nodes.mapping(node, "`tiers`"):
@@ -291,5 +308,6 @@ _MEMBERS: Mapping[str, Callable[[Node], object]] = {
     "leaks_kept": lambda node: nodes.texts(node, "`leaks_kept`"),
     "power": _power,
     "identifiers": _identifiers,
-    "check": lambda node: nodes.texts(node, "`check`"),
+    "check": _check,
+    "check_over": _check_over,
 }

@@ -81,7 +81,8 @@ leaks_kept: [PROBE-EX-a]
 shelves: [corpus/probes, docs/**]
 power: {present: 0.15, absent: 0.08, alpha: 0.05, power: 0.80, pooled: [discovery]}
 identifiers: "[A-Z]+-[0-9]+"
-check: [tool, check, --json]
+check: [tool, check, --json, "{workspace}"]
+check_over: corpus
 """
     )
     assert declaration.answer_keys == {"PROBE-EX-a": ("docs/0198-x.md",)}
@@ -90,7 +91,8 @@ check: [tool, check, --json]
     assert declaration.shelves == ("corpus/probes", "docs")
     assert declaration.power == Power(0.15, 0.08, 0.05, 0.80, ("discovery",))
     assert declaration.identifiers == "[A-Z]+-[0-9]+"
-    assert declaration.check == ("tool", "check", "--json")
+    assert declaration.check == ("tool", "check", "--json", "{workspace}")
+    assert declaration.check_over == "corpus"
 
 
 @pytest.mark.parametrize(
@@ -150,6 +152,9 @@ def test_no_path_that_is_read_climbs(written: str) -> None:
         ("shelves: [..]" + REGRESSION, 1, "shelf"),
         ('identifiers: "["' + REGRESSION, 1, "no pattern"),
         ('identifiers: "a*"' + REGRESSION, 1, "empty text"),
+        ('identifiers: "(a+)+b"' + REGRESSION, 1, "a group is repeated"),
+        ("check: [tool]" + REGRESSION, 1, "names no `{workspace}`"),
+        ("check_over: tree" + REGRESSION, 1, "is `workspace` or `corpus`"),
         ("power: {present: 0.1, absent: 0.2, alpha: 0.05}" + REGRESSION, 1, "no `power`"),
         ('power: {present: "0.1", absent: 0.2, alpha: 0.05, power: 0.8}' + REGRESSION, 1, "0 and"),
         ("power: {present: true, absent: 0.2, alpha: 0.05, power: 0.8}" + REGRESSION, 1, "0 and"),
