@@ -24,7 +24,7 @@ import docker.errors
 import requests.exceptions
 
 import recorder
-from recorder.images.fetch import Fetched, Fetcher, Progress, silent
+from recorder.images.fetch import Fetched, Fetcher, Progress, locked, silent
 from recorder.refusal import ExitCode, Refusal
 
 PROJECT = Path(recorder.__file__).parent.parent
@@ -259,12 +259,17 @@ def build_images(
         digest = inputs_digest(image, members, parent)
         inputs[image.name] = digest
         state = _state(client, image)
-        skipped = state.identifier is not None and state.labels.get(INPUTS_LABEL) == digest
+        skipped = state.labels.get(INPUTS_LABEL) == digest
         if not skipped:
-            progress(f"{image.name}: building {image_tag(image.name)}")
-            _build(client, image, members, digest)
-            replaced, state = state.identifier, _state(client, image)
-            _remove_replaced(client, replaced)
+            with locked(cache / "build.lock"):
+                # Another process may have built it while this one waited.
+                state = _state(client, image)
+                skipped = state.labels.get(INPUTS_LABEL) == digest
+                if not skipped:
+                    progress(f"{image.name}: building {image_tag(image.name)}")
+                    _build(client, image, members, digest)
+                    state = _state(client, image)
+                    _remove_replaced(client)
         if state.identifier is None:
             raise Refusal(ExitCode.MISSING, f"{image_tag(image.name)}: built, and not there")
         built.append(
@@ -439,15 +444,12 @@ def _build(
         ) from error
 
 
-def _remove_replaced(client: docker.DockerClient, identifier: str | None) -> None:
-    """Remove an image that has lost its tag, unless a container or another image needs it."""
-    if identifier is None:
-        return
-    with contextlib.suppress(docker.errors.ImageNotFound):
-        if client.images.get(identifier).tags:
-            return
-        with contextlib.suppress(docker.errors.APIError):  # 409: still in use, so it stays
-            client.api.remove_image(identifier)
+def _remove_replaced(client: docker.DockerClient) -> None:
+    """Remove images of ours that have lost their tag, unless a container still needs one."""
+    for image in client.images.list(filters={"dangling": True, "label": INPUTS_LABEL}):
+        # 409: in use, so it stays until a later build; 404: its parent's removal took it along.
+        with contextlib.suppress(docker.errors.APIError):
+            client.api.remove_image(str(image.id))
 
 
 def _revision() -> str:

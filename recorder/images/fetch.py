@@ -249,7 +249,7 @@ class Fetcher:
         path = self.cache / f"{kind}-{inputs[:16]}{suffix}"
         if path.exists():
             return Fetched(path, inputs)
-        with self._locked():
+        with locked(self.cache / "lock"):
             if not path.exists():
                 partial = path.with_name(f"{path.name}.partial")
                 try:
@@ -259,12 +259,14 @@ class Fetcher:
                     partial.unlink(missing_ok=True)
         return Fetched(path, inputs)
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        self.cache.mkdir(parents=True, exist_ok=True)
-        with (self.cache / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file at ``path`` alone among processes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def mirror_lines(suite: str) -> str:
