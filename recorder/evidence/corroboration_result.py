@@ -90,9 +90,10 @@ def _text_faults(stream: StreamWitness, result: ShownResult) -> Iterator[str]:
     last = shown[-1] if shown else None
     if subtype == "success" and members.get("is_error") is not True:
         # A background subagent holds the first result back until the end, so an earlier answer
-        # may be its text.
+        # may be its text; and a turn can end before it asked for anything.
         said = {block.digest for block in _last_of_each_turn(stream, shown)}
-        empty = last is None or last.kind != "text" or not said
+        asked = any(_numbers(members.get("usage"), USAGE) or (1,))
+        empty = last is None or last.kind != "text" or not said or not asked
         if not isinstance(text, str):
             yield "a success states no text"
         elif not (text == "" and empty) and _digest(text) not in said:

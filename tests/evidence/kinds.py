@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from tests.evidence.scripted import Kind, shared_tool
 
+# Scenarios of tests/evidence/scenarios.py.
+EXTRA = ("direct", "second", "resumed", "texts", "agents", "twins")
 _FEW_RETRIES = {"CLAUDE_CODE_MAX_RETRIES": "2"}
 
 SKILL = """\
@@ -100,7 +102,12 @@ def _kinds() -> list[Kind]:
         "badutf8",
     ]
     kinds = [Kind(name.replace("_", "-"), name) for name in plain]
+    kinds += [Kind(name, name) for name in EXTRA]
     kinds += [
+        Kind("normalised", "normalised", _mcp_files(), servers=("calc",)),
+        Kind("cut-text", "cuttext", environment=_FEW_RETRIES),
+        Kind("cut-thought", "cutthought", environment=_FEW_RETRIES),
+        Kind("over-text", "overtext", environment=_FEW_RETRIES),
         Kind("skill", "skill", {".claude/skills/tally/SKILL.md": SKILL, "CLAUDE.md": "# Rules\n"}),
         Kind("mcp", "mcp", _mcp_files(), servers=("calc",)),
         Kind("hooks", "hooks", hooked),

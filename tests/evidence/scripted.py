@@ -33,7 +33,7 @@ from recorder.session.harness import (
     command_line,
     environment,
 )
-from recorder.session.leftovers import DRIVER_LABEL, driver_identity
+from recorder.session.leftovers import DRIVER_LABEL, driver_identity, driver_name
 from recorder.session.sidecar import Credential, Upstream
 from recorder.session.upstream import PROVIDER_HOST
 from recorder.workspace.packing import pack
@@ -100,8 +100,8 @@ class ScriptedProvider:
 
 
 @contextmanager
-def scripted_provider(engine: Engine, name: str, script: Path) -> Iterator[ScriptedProvider]:
-    """The shared script on an internal network of its own, over TLS as the provider's host."""
+def scripted_provider(engine: Engine, name: str, script: str) -> Iterator[ScriptedProvider]:
+    """A script on an internal network of its own, over TLS as the provider's host."""
     labels = {DRIVER_LABEL: driver_identity()}
     network = f"{name}-scripted"
     authority = make_authority(PROVIDER_HOST)
@@ -138,7 +138,7 @@ def scripted_provider(engine: Engine, name: str, script: Path) -> Iterator[Scrip
             "/",
             _archive(
                 {
-                    "/opt/scripted_provider.py": script.read_bytes(),
+                    "/opt/scripted_provider.py": script.encode(),
                     "/opt/certificate.pem": authority.certificate_pem.encode(),
                     "/opt/key.pem": authority.key_pem.encode(),
                 }
@@ -177,7 +177,7 @@ def record_kind(
             path.chmod(0o755 if text.startswith("#!") else 0o644)
         configuration = f"{WORKSPACE}/.mcp.json" if ".mcp.json" in kind.files else None
         order = Order(
-            name=f"recorder-{os.getpid()}-{directory.name}",
+            name=f"{driver_name()}-{directory.name}",
             session_image=image_id(engine, "session"),
             sidecar_image=image_id(engine, "proxy"),
             argv=command_line(
@@ -215,13 +215,13 @@ def shared_tool(name: str) -> Path:
 
 def main() -> None:
     from tests.evidence.kinds import KINDS
+    from tests.evidence.scenarios import extended_script
 
     out = Path(sys.argv[1])
     names = sys.argv[2:] or list(KINDS)
     engine = open_engine(docker_host())
     try:
-        script = shared_tool("scripted_provider.py")
-        with scripted_provider(engine, f"recorder-{os.getpid()}", script) as provider:
+        with scripted_provider(engine, driver_name(), extended_script()) as provider:
             for name in names:
                 began = time.monotonic()
                 recording = record_kind(engine, provider, KINDS[name], out / name)
