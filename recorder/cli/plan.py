@@ -8,14 +8,22 @@ from typing import Annotated
 
 import typer
 
+from recorder.cli.numbers import positive
 from recorder.plan.composition import compose_plan
-from recorder.plan.declaration import load_declaration
-from recorder.plan.rendering import render_plan
+from recorder.plan.declaration import Declaration, load_declaration
+from recorder.plan.rendering import render_members, render_plan
 from recorder.refusal import ExitCode, Refusal
-from recorder.workspace.arms import lay_arm
-from recorder.workspace.seal import seal
+from recorder.workspace.arms import diff_arm, lay_arm
+from recorder.workspace.leaks import Leaks, file_leaks, tool_leaks
+from recorder.workspace.listing import fold_lines, instrument_lines, key_lines, named_lines
+from recorder.workspace.seal import seal, secrets_of
 
 Corpus = Annotated[Path, typer.Option(help="The tree the probes belong to.")]
+
+SEAL_USAGE = (
+    "give WORKSPACE and at least one PROBE, or one of --instrument, --folds, --keys PROBE and "
+    "--named PROBE alone; --config goes with --leak"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -30,9 +38,12 @@ def plan(
     arm: Annotated[str | None, typer.Option()] = None,
     category: Annotated[str | None, typer.Option()] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="A probe to leave out.")] = None,
-    repetitions: Annotated[int | None, typer.Option()] = None,
+    repetitions: Annotated[int | None, typer.Option(parser=positive, metavar="N")] = None,
     seed: Annotated[int, typer.Option()] = 0,
     lock: Annotated[str | None, typer.Option(help="A digest, or a file.")] = None,
+    identity_only: Annotated[
+        bool, typer.Option("--identity-only", help="Print the six members alone.")
+    ] = False,
 ) -> None:
     """Print what a run would cover and cost; 11 where the plan refuses the run."""
     composed = compose_plan(
@@ -45,35 +56,112 @@ def plan(
         seed=seed,
         lock=lock,
     )
-    sys.stdout.write(render_plan(composed))
+    if not identity_only:
+        sys.stdout.write(render_plan(composed))
     if composed.refusal is not None:
         raise Refusal(
             ExitCode.PLAN_REFUSES, f"the {tier} plan refuses this run: {composed.refusal}"
         )
+    if identity_only:
+        sys.stdout.write(render_members(composed))
 
 
 def arm(
-    tier: Annotated[str, typer.Argument()],
+    tier: Annotated[str, typer.Argument(metavar="TIER")],
     name: Annotated[str, typer.Argument(metavar="ARM")],
     corpus: Corpus,
-    out: Annotated[Path, typer.Option(help="A new directory for the tree.")],
+    out: Annotated[Path | None, typer.Option(help="A new directory for the tree.")] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Only say how the arm differs.")] = False,
+    tree: Annotated[
+        Path | None, typer.Option(help="With --diff: a present tree, instead of the corpus.")
+    ] = None,
 ) -> None:
     """Lay the tree of an arm, and print how it differs from the present tree."""
+    if diff == (out is not None) or (tree is not None and not diff):
+        raise Refusal(ExitCode.USAGE, "give --out DIR, or --diff and perhaps --tree DIR")
     declaration = load_declaration(corpus, ExitCode.INSTRUMENT)
-    delta = lay_arm(corpus, declaration, tier, name, out)
+    if out is None:
+        delta = diff_arm(corpus, declaration, tier, name, tree)
+    else:
+        delta = lay_arm(corpus, declaration, tier, name, out)
     for line in delta.lines():
         print(line)
-    print(delta.sentence())
+    if out is not None:
+        print(delta.sentence())
 
 
 def seal_workspace(
-    workspace: Annotated[Path, typer.Argument(help="The tree to seal.")],
-    probes: Annotated[list[str], typer.Argument(help="The probes its sessions will run.")],
     corpus: Corpus,
+    workspace: Annotated[
+        Path | None, typer.Argument(metavar="WORKSPACE", help="The tree to seal.")
+    ] = None,
+    probes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PROBE...", help="The probes its sessions will run."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    leak: Annotated[
+        bool, typer.Option("--leak", help="Only look for what gives an answer away.")
+    ] = False,
+    config: Annotated[
+        Path | None, typer.Option(help="With --leak: a configuration directory to read too.")
+    ] = None,
+    instrument: Annotated[
+        bool, typer.Option("--instrument", help="List what every arm loses.")
+    ] = False,
+    folds: Annotated[
+        bool, typer.Option("--folds", help="List what may name a probe and stay.")
+    ] = False,
+    keys: Annotated[
+        str | None, typer.Option(metavar="PROBE", help="List the answer keys of a probe.")
+    ] = None,
+    named: Annotated[
+        str | None, typer.Option(metavar="PROBE", help="List the documents that name a probe.")
+    ] = None,
 ) -> None:
-    """Remove the instrument, and what names a probe or an answer key."""
+    """Remove the instrument, and what names a probe or an answer key.
+
+    A listing needs no WORKSPACE. --leak changes nothing and refuses (9) what leaks.
+    """
+    listings = sum((instrument, folds, keys is not None, named is not None))
+    seals = workspace is not None or bool(probes) or dry_run or leak
+    if listings > 1 or (listings and seals) or (config is not None and not leak):
+        raise Refusal(ExitCode.USAGE, SEAL_USAGE)
     declaration = load_declaration(corpus, ExitCode.INSTRUMENT)
-    sealing = seal(workspace, probes, corpus, declaration, dry_run=dry_run)
-    for line in sealing.lines():
+    if instrument:
+        lines = instrument_lines(declaration)
+    elif folds:
+        lines = fold_lines(corpus, declaration)
+    elif keys is not None:
+        lines = key_lines(corpus, declaration, keys)
+    elif named is not None:
+        lines = named_lines(corpus, declaration, named)
+    elif workspace is None or not probes:
+        raise Refusal(ExitCode.USAGE, SEAL_USAGE)
+    elif leak:
+        _say_leaks(workspace, tuple(probes), corpus, declaration, config)
+        return
+    else:
+        lines = seal(workspace, probes, corpus, declaration, dry_run=dry_run).lines()
+    for line in lines:
         print(line)
+
+
+def _say_leaks(
+    workspace: Path,
+    probes: tuple[str, ...],
+    corpus: Path,
+    declaration: Declaration,
+    configuration: Path | None,
+) -> None:
+    for directory in (workspace, *([configuration] if configuration else [])):
+        if not directory.is_dir():
+            raise Refusal(ExitCode.USAGE, f"{directory}: is no directory")
+    secrets_of(corpus, declaration, probes)
+    found = file_leaks(workspace, declaration, probes, configuration=configuration)
+    for leak in found.found:
+        print(leak.line())
+    tools = tool_leaks(workspace, declaration, probes, None)
+    for line in tools.lines():
+        print(line)
+    Leaks((*found.found, *tools.found), ()).require_none(str(workspace))

@@ -37,17 +37,24 @@ def _sections(plan: Plan) -> Iterator[str]:
         yield _WRITES_BACK
 
 
-def _identity(plan: Plan) -> str:
+def render_members(plan: Plan) -> str:
+    """The six members, a line each."""
     members = plan.identity_members
     return (
-        "## The run identity this plan fixes\n\n"
-        "```yaml\n"
         f"lock: {members.lock}\n"
         f"tree: {members.tree}\n"
         f"selection: {members.selection}\n"
         f"read_set: {members.read_set}\n"
         f"seed: {members.seed}\n"
         f"harness: {members.harness}\n"
+    )
+
+
+def _identity(plan: Plan) -> str:
+    return (
+        "## The run identity this plan fixes\n\n"
+        "```yaml\n"
+        f"{render_members(plan)}"
         f"tier: {plan.tier_name}\n"
         f"arms: [{', '.join(plan.arms)}]\n"
         "```\n\n"

@@ -60,12 +60,19 @@ class ArmDelta:
 
     def sentence(self) -> str:
         """The sentence of a transcript about the arm."""
-        if self.arm == "present":
-            return "The `present` arm is the present tree."
-        named = ", ".join(f"`{path}`" for path in self.declared)
-        if self.arm in ADDING_ARMS:
-            return f"The `{self.arm}` arm is the present tree with {named} added."
-        return f"The `{self.arm}` arm is the present tree less {named}."
+        return arm_sentence(self.tier, self.arm, self.declared)
+
+
+def arm_sentence(tier: str, arm: str, declared: Sequence[str]) -> str:
+    """The sentence of a transcript about an arm; ``declared`` is its delta in declared order."""
+    if arm == "present":
+        return "The `present` arm is the present tree."
+    if not declared:
+        return f"The delta of the `{arm}` arm of the `{tier}` tier could not be read from evidence."
+    named = ", ".join(f"`{path}`" for path in declared)
+    if arm in ADDING_ARMS:
+        return f"The `{arm}` arm is the present tree with {named} added."
+    return f"The `{arm}` arm is the present tree less {named}."
 
 
 def declared_delta(declaration: Declaration, tier: str, arm: str) -> tuple[Tier, tuple[str, ...]]:
@@ -148,6 +155,32 @@ def in_arm(path: bytes, declaration: Declaration, delta: ArmDelta) -> bool:
     )
 
 
+def diff_arm(
+    corpus: Path, declaration: Declaration, tier: str, arm: str, tree: Path | None = None
+) -> ArmDelta:
+    """How an arm would differ from the present tree; nothing is written.
+
+    ``tree`` is a present tree that was laid before, None for the corpus less its instrument.
+    Refuses (2) a wrong tier or arm and a tree that is not there, (8) a tree that still holds the
+    instrument, and an arm that equals the present tree or cannot be laid.
+    """
+    declared_delta(declaration, tier, arm)
+    present = corpus if tree is None else tree
+    if not present.is_dir():
+        raise Refusal(ExitCode.USAGE, f"{present}: is no directory; name a tree")
+    paths = [item.path for item in walk(present, closed=frozenset({HISTORY}))]
+    delta = delta_of(paths, declaration, tier, arm)
+    if tree is not None and delta.instrument:
+        raise Refusal(
+            ExitCode.INSTRUMENT,
+            f"{tree}: still holds the instrument {', '.join(delta.instrument)}, so it is no "
+            "present tree; lay one with `recorder arm`",
+        )
+    for path in delta.added:
+        _source_of(corpus, arm, path)
+    return delta
+
+
 def lay_arm(
     corpus: Path,
     declaration: Declaration,
@@ -210,18 +243,22 @@ def _copy_file(source: bytes, target: bytes, path: bytes, mode: int) -> Entry:
     return Entry(path, stat.S_IFREG | mode, size, "sha256:" + hashed.hexdigest())
 
 
-def _add(corpus: Path, arm: str, path: str, out: Path) -> Entry:
-    """Put in what an arm adds, byte for byte from the corpus' own copy."""
+def _source_of(corpus: Path, arm: str, path: str) -> Path:
+    """The corpus' own copy of what an arm adds. Refuses (8) an arm without it."""
     for folder in SOURCES:
         source = corpus / folder / arm / path
         if source.is_file() and not source.is_symlink():
-            break
-    else:
-        raise Refusal(
-            ExitCode.INSTRUMENT,
-            f"the `{arm}` arm adds {path}, and the corpus holds no copy of it in "
-            f"{' or '.join(f'{folder}/{arm}' for folder in SOURCES)}",
-        )
+            return source
+    raise Refusal(
+        ExitCode.INSTRUMENT,
+        f"the `{arm}` arm adds {path}, and the corpus holds no copy of it in "
+        f"{' or '.join(f'{folder}/{arm}' for folder in SOURCES)}",
+    )
+
+
+def _add(corpus: Path, arm: str, path: str, out: Path) -> Entry:
+    """Put in what an arm adds, byte for byte from the corpus' own copy."""
+    source = _source_of(corpus, arm, path)
     target = out / path
     target.parent.mkdir(parents=True, exist_ok=True)
     mode = source.stat().st_mode & 0o777

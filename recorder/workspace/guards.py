@@ -11,10 +11,9 @@ from pathlib import Path
 from recorder.plan.declaration import Declaration
 from recorder.refusal import ExitCode, Refusal
 from recorder.workspace.arms import HISTORY
-from recorder.workspace.manifest import walk
 from recorder.workspace.names import path_text
 from recorder.workspace.place import outside_home, require_outside_corpus
-from recorder.workspace.seal import Sealing, examine, secrets_of
+from recorder.workspace.seal import Sealing, examine, secrets_of, walk_readable
 
 
 def guard_workspace(
@@ -52,8 +51,9 @@ def guard_places(
 
 
 def guard_history(workspace: Path) -> None:
-    """Refuse (4) a workspace that carries a ``.git`` file or folder at any depth."""
-    for found in walk(workspace, closed=frozenset({HISTORY})):
+    """Refuse (4) a workspace that carries a ``.git`` file or folder at any depth, (9) one with a
+    folder that cannot be listed."""
+    for found in walk_readable(workspace, ExitCode.NAMED):
         if found.path.rpartition(b"/")[2] == HISTORY:
             raise Refusal(
                 ExitCode.MOVED,

@@ -15,6 +15,8 @@ _WORD = re.compile(rb"[A-Za-z0-9_-]+")
 _EDGE_BEFORE = rb"(?<![A-Za-z0-9_-])"
 _EDGE_AFTER = rb"(?![A-Za-z0-9_-])"
 _ONE_WORD = re.compile(rb"[A-Za-z0-9]*")
+_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrtbf\"'/\\]))")
+_ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,17 @@ class Names:
         self._by_word.setdefault(longest, []).append((needle.pattern(), needle.subject))
 
     def found(self, content: bytes) -> tuple[Subject, ...]:
-        """The subjects that a content names, in the order in which they were given."""
+        """The subjects that a content names, in the order in which they were given.
+
+        A name that is written with the escapes of JSON, YAML or a source file counts, and so does
+        one behind an escape: in ``"\\nPROBE-A"`` no letter stands before the name.
+        """
+        hits = self._hits(content)
+        if b"\\" in content and (plain := unescaped(content)) != content:
+            hits |= self._hits(plain)
+        return tuple(subject for subject in self.subjects if id(subject) in hits)
+
+    def _hits(self, content: bytes) -> set[int]:
         hits: set[int] = set()
         if self._by_word:
             for word in self._by_word.keys() & set(self._words.findall(content)):
@@ -100,7 +112,19 @@ class Names:
         for text, pattern, subject in self._odd:
             if text in content and pattern.search(content):
                 hits.add(id(subject))
-        return tuple(subject for subject in self.subjects if id(subject) in hits)
+        return hits
+
+
+def unescaped(content: bytes) -> bytes:
+    """A content with its escape sequences replaced by what they stand for, in UTF-8."""
+    return _ESCAPE.sub(_plain, content)
+
+
+def _plain(found: re.Match[bytes]) -> bytes:
+    wide, narrow, letter = found.groups()
+    if letter is not None:
+        return _ESCAPED.get(letter, letter)
+    return chr(int(wide or narrow, 16)).encode("utf-8", "replace")
 
 
 def slug_of(path: bytes) -> bytes:

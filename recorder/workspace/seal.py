@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -349,7 +349,7 @@ def examine(
     A document that only the workspace holds, and that names a probe, goes with every line
     that names it too: so the reading is repeated until it finds no other.
     """
-    found, instrument = _walk_workspace(workspace, declaration)
+    found, instrument = _walk_workspace(workspace, declaration, unreadable)
     shared = shared_names(item.path for item in found if stat.S_ISREG(item.status.st_mode))
     while True:
         reading = _Reading(workspace, declaration, secrets, shared, unreadable)
@@ -405,14 +405,22 @@ def _readable(workspace: Path, found: Found, unreadable: ExitCode) -> bytes:
         raise Refusal(unreadable, *refused.reasons) from refused
 
 
+def walk_readable(workspace: Path, unreadable: ExitCode) -> Iterator[Found]:
+    """Everything of a workspace, into no ``.git``. Refuses with ``unreadable`` a closed folder."""
+    try:
+        yield from walk(workspace, closed=frozenset({HISTORY}))
+    except Refusal as refused:
+        raise Refusal(unreadable, *refused.reasons) from refused
+
+
 def _walk_workspace(
-    workspace: Path, declaration: Declaration
+    workspace: Path, declaration: Declaration, unreadable: ExitCode
 ) -> tuple[list[Found], tuple[bytes, ...]]:
     """Everything but the instrument and ``.git``, and which declared paths are there."""
     found: list[Found] = []
     there: set[bytes] = set()
     entries = [os.fsencode(entry) for entry in declaration.instrument]
-    for item in walk(workspace, closed=frozenset({HISTORY})):
+    for item in walk_readable(workspace, unreadable):
         held = [entry for entry in entries if inside(item.path, entry)]
         there.update(entry for entry in held if item.path == entry)
         if not held and not is_history(item.path):
