@@ -35,7 +35,7 @@ from recorder.evidence.document import (
     encode_evidence,
     masked,
 )
-from recorder.evidence.egress import EgressSummary, summarise
+from recorder.evidence.egress import EgressSummary, phrase, summarise
 from recorder.evidence.prose import statements
 from recorder.plan.composition import IdentityMembers
 from recorder.refusal import ExitCode, Refusal
@@ -52,6 +52,7 @@ from recorder.session.harness import (
 )
 from recorder.session.leftovers import DIRECTORY_LABEL, DRIVER_LABEL, driver_identity, driver_name
 from recorder.session.sidecar import Credential, Upstream
+from recorder.session.upstream import PROVIDER_HOST
 from recorder.stream.init_check import all_init_faults
 from recorder.stream.observation import Observation, observe
 from recorder.stream.outside import outside_paths
@@ -373,7 +374,9 @@ def _refuse(
         )
     status = watched.exit_status
     if status != 0 and not observation.capped:
-        raise Refusal(ExitCode.HARNESS, *_harness_failure(name, status, observation, job.directory))
+        raise Refusal(
+            ExitCode.HARNESS, _harness_failure(name, status, observation, egress, job.directory)
+        )
     faults = all_init_faults(
         observation,
         declared_servers=job.line.declared,
@@ -396,15 +399,23 @@ def _refuse(
 
 
 def _harness_failure(
-    name: str, status: int | None, observation: Observation, directory: Path
-) -> Iterator[str]:
+    name: str,
+    status: int | None,
+    observation: Observation,
+    egress: EgressSummary,
+    directory: Path,
+) -> str:
     said = "left no exit status" if status is None else f"exited {status}"
     result = observation.result
     why = ""
     if result is not None and result.is_error:
         cause = result.api_error_status or result.terminal_reason or result.subtype or "an error"
         why = f" (its result line says {cause})"
-    yield f"{name}: the harness {said}{why}; see stderr.log and raw.jsonl in {directory}"
+    asked = f"{phrase(egress.allowed, 'allowed')}, and {phrase(egress.refused, 'refused')}"
+    return (
+        f"{name}: the harness {said}{why}; its proxy {asked}; "
+        f"see stderr.log and raw.jsonl in {directory}"
+    )
 
 
 def _read_workspace(session: Session, job: Job) -> tuple[ArchiveReading | None, Refusal | None]:
@@ -609,8 +620,11 @@ def _evidence(
         document_digests=dict(sorted(digests.items())),
         workspace=_workspace(changes) if changes is not None else None,
         egress=Egress(
+            host=PROVIDER_HOST,
             allowed=egress.allowed if egress else (),
             refused=egress.refused if egress else (),
+            fetches=egress.fetches if egress else (),
+            not_forwarded=egress.not_forwarded if egress else 0,
             faults=egress.faults if egress else None,
             policy=watched.sidecar.get("policy", ""),
         ),
@@ -625,7 +639,10 @@ def _evidence(
             "session": times.session,
             "collect": times.collect,
         },
+        max_turns=job.line.max_turns,
+        capped=observation.capped,
         arm_delta=job.line.delta,
+        arm_declared=job.line.declared_delta,
         not_enforced=setting.not_enforced,
         refusal=RefusalRecord(code=refusal.code, reasons=refusal.reasons) if refusal else None,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from recorder.evidence.egress import Asked
+from recorder.evidence.egress import Asked, Fetch
 
 SCHEMA = "recorder.evidence/1"
 MASK = "(masked)"
@@ -46,10 +46,17 @@ class Workspace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Egress(msgspec.Struct, frozen=True, kw_only=True):
-    """``faults``: every reason not to believe the log; None where there is no log at all."""
+    """``faults``: every reason not to believe the log; None where there is no log at all.
 
+    ``host`` is the one that is forwarded to. Of ``refused``, ``fetches`` asked the provider to
+    reach out, and ``not_forwarded`` are other requests to that host that did not pass.
+    """
+
+    host: str
     allowed: tuple[Asked, ...]
     refused: tuple[Asked, ...]
+    fetches: tuple[Fetch, ...]
+    not_forwarded: int
     faults: tuple[str, ...] | None
     policy: str
 
@@ -167,7 +174,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     check: CheckRecord | None = None
     hook_log_lines: int | None
     seconds: Mapping[str, float | None]
+    max_turns: int | None
+    capped: bool
     arm_delta: tuple[str, ...]
+    arm_declared: tuple[str, ...]
     not_enforced: tuple[str, ...]
     refusal: RefusalRecord | None
 

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from proxy.decision import Rule
 from proxy.egress import Reading, read
+
+# Rules that refuse a request because the provider would have reached out for it, each with the
+# name it is told by where the request itself gave none.
+FETCH_RULES = {
+    Rule.SERVER_TOOL: "a tool without a name",
+    Rule.MCP_SERVERS: "mcp_servers",
+    Rule.CONTAINER: "container",
+    Rule.SOURCE: "a source",
+}
+# The layers at which a request was already one to the provider's own host.
+REQUEST_LAYERS = frozenset({"head", "request", "body"})
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,12 +31,25 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class Fetch(msgspec.Struct, frozen=True, kw_only=True):
+    """Refused requests that asked the provider to reach out: the tool, key or source, how often."""
+
+    name: str
+    count: int
+
+
 @dataclass(frozen=True)
 class EgressSummary:
-    """Counts of a session's requests, most frequent first. ``faults``: why not to believe it."""
+    """Counts of a session's requests, most frequent first. ``faults``: why not to believe it.
+
+    Of ``refused``, ``fetches`` asked the provider to reach out, and ``not_forwarded`` are other
+    requests to its host whose head, method, path or body does not pass.
+    """
 
     allowed: tuple[Asked, ...]
     refused: tuple[Asked, ...]
+    fetches: tuple[Fetch, ...]
+    not_forwarded: int
     faults: tuple[str, ...]
 
     @property
@@ -42,6 +67,13 @@ def summarise(log: bytes) -> EgressSummary:
     return EgressSummary(
         allowed=_counted(reading, "allowed"),
         refused=_counted(reading, "refused"),
+        fetches=_fetches(reading),
+        not_forwarded=sum(
+            line["decision"] == "refused"
+            and line.get("layer") in REQUEST_LAYERS
+            and line.get("rule") not in FETCH_RULES
+            for line in reading.decisions
+        ),
         faults=reading.faults,
     )
 
@@ -57,15 +89,40 @@ def _counted(reading: Reading, decision: str) -> tuple[Asked, ...]:
     return tuple(Asked(host=host, rule=rule, count=count) for (host, rule), count in ordered)
 
 
+def _fetches(reading: Reading) -> tuple[Fetch, ...]:
+    names = (
+        str(line.get("detail") or FETCH_RULES[Rule(line["rule"])])
+        for line in reading.decisions
+        if line["decision"] == "refused" and line.get("rule") in FETCH_RULES
+    )
+    return fetches_of(Counter(names))
+
+
+def fetches_of(counts: Mapping[str, int]) -> tuple[Fetch, ...]:
+    """Counts as a transcript lists them: the most frequent first, then by name."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Fetch(name=name, count=count) for name, count in ordered)
+
+
+def requests(count: int) -> str:
+    """``no request``, ``1 request``, ``2 requests``."""
+    return f"{count or 'no'} {'request' if count in (0, 1) else 'requests'}"
+
+
+def fetch_phrase(fetches: Sequence[Fetch]) -> str:
+    """``1 request for `web_search_20250305```, joined, or ``no request``."""
+    if not fetches:
+        return requests(0)
+    return ", ".join(f"{requests(fetch.count)} for `{fetch.name}`" for fetch in fetches)
+
+
 def phrase(asked: Sequence[Asked], verb: str) -> str:
     """``3 requests to `h```, joined, or ``no request``: the words of a transcript's prose."""
     if not asked:
-        return f"{verb} no request"
+        return f"{verb} {requests(0)}"
     by_host: Counter[str] = Counter()
     for item in asked:
         by_host[item.host] += item.count
     ordered = sorted(by_host.items(), key=lambda item: (-item[1], item[0]))
-    parts = [
-        f"{count} {'request' if count == 1 else 'requests'} to `{host}`" for host, count in ordered
-    ]
+    parts = [f"{requests(count)} to `{host}`" for host, count in ordered]
     return f"{verb} {', '.join(parts)}"

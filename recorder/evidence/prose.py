@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from recorder.evidence.document import Evidence
-from recorder.evidence.egress import Asked, phrase
-from recorder.session.harness import CONFIGURATION_DIRECTORY
+from recorder.evidence.egress import Asked, fetch_phrase, fetches_of, phrase, requests
+from recorder.session.container import SOCKET_DIRECTORY
+from recorder.session.harness import CONFIGURATION_DIRECTORY, LOG_DIRECTORY, WORKSPACE
+from recorder.workspace.arms import arm_sentence
 
 REHEARSAL_STATEMENT = (
     "**This is a rehearsal and not a measurement.** A script answered in the provider's place, "
@@ -15,52 +17,108 @@ REHEARSAL_STATEMENT = (
 )
 
 
+UNCOMPARED = (
+    "A rate taken under this contract does not compare with a rate taken under another one."
+)
+
+
 def statements(sessions: Sequence[Evidence]) -> tuple[str, ...]:
     """The paragraphs for one or many sessions of one line, in the order they are printed."""
     first = sessions[0]
-    paragraphs = []
+    paragraphs = [
+        _channel(sessions),
+        _confinement(sessions),
+        _network(sessions),
+        f"**The arm.** {arm_sentence(first.tier, first.arm, first.arm_declared)}",
+        _witnesses(sessions),
+        _turn_cap(sessions),
+        _counts(sessions),
+        _findings(sessions),
+        UNCOMPARED,
+    ]
     if any(evidence.rehearsal for evidence in sessions):
-        paragraphs.append(REHEARSAL_STATEMENT)
+        paragraphs.insert(0, REHEARSAL_STATEMENT)
+    return tuple(paragraph for paragraph in paragraphs if paragraph is not None)
+
+
+def _channel(sessions: Sequence[Evidence]) -> str:
     versions = sorted({e.harness_version or "an unstated version" for e in sessions})
-    paragraphs.append(
+    return (
         f"**The channel.** {_count(len(sessions), 'session')} of Claude Code "
-        f"{', '.join(versions)} ran under recorder {first.recorder}. The events are read from the "
-        "container's attach pipe, opened before the start and held by process 1, which runs under "
-        "another uid than the session; the harness's file may be executed and not read, so no "
-        "process of the session can open its output or its memory."
+        f"{', '.join(versions)} ran under recorder {sessions[0].recorder}. The events are read "
+        "from the container's attach pipe, opened before the start and held by process 1, which "
+        "runs under another uid than the session; the harness's file may be executed and not "
+        "read, so no process of the session can open its output or its memory."
     )
-    paragraphs.append(
-        "**The confinement.** Each session ran in a container of its own with no network, no "
-        "capability, no new privileges and no bind mount, with its workspace at `/workspace` and "
-        f"`{CONFIGURATION_DIRECTORY}` as its home and configuration directory, empty at the start. "
-        f"The environment held {_count(len(first.environment), 'variable')} and none of the host. "
-        "WebSearch and WebFetch were denied, and the permission mode was dontAsk."
+
+
+def _confinement(sessions: Sequence[Evidence]) -> str:
+    first = sessions[0]
+    one = len(sessions) == 1
+    text = (
+        f"{'The session' if one else 'Each session'} ran confined, in a container of its own: no "
+        "network, no bind mount, no capability and no new privileges. Its file system held the "
+        f"image's own files, which it may not write; its workspace at `{WORKSPACE}`; its "
+        f"configuration directory `{CONFIGURATION_DIRECTORY}`, which was empty at the start and is "
+        f"its home too; its log directory `{LOG_DIRECTORY}`; a private `/proc`, `/dev` and `/tmp`; "
+        f"and the proxy's socket under `{SOCKET_DIRECTORY}`, read-only. No file of the host was in "
+        f"it. The environment held {_count(len(first.environment), 'variable')} and none of the "
+        "host. WebSearch and WebFetch were denied, and the permission mode was dontAsk."
     )
+    if first.not_enforced:
+        text += f" Limits the engine accepted and did not enforce: {', '.join(first.not_enforced)}."
+    return f"**The confinement.** {text}"
+
+
+def _network(sessions: Sequence[Evidence]) -> str:
+    first = sessions[0].egress
     allowed = _merged([e.egress.allowed for e in sessions])
     refused = _merged([e.egress.refused for e in sessions])
-    paragraphs.append(
-        "**The network.** The one way out was a unix socket to a proxy, under policy "
-        f"`{first.egress.policy}`. The proxy {phrase(allowed, 'allowed')}, and "
-        f"{phrase(refused, 'refused')}."
+    fetches: Counter[str] = Counter()
+    for evidence in sessions:
+        fetches.update({fetch.name: fetch.count for fetch in evidence.egress.fetches})
+    not_forwarded = sum(e.egress.not_forwarded for e in sessions)
+    return (
+        f"**The network.** {'It' if len(sessions) == 1 else 'Each'} had no network of its own: the "
+        "loopback interface alone, no route and no resolver, so that a direct connection to any "
+        "host is refused. The one way out was a unix socket to a proxy, under policy "
+        f"`{first.policy}`, which forwards to `{first.host}` alone and reads each request whole "
+        f"first. The proxy {phrase(allowed, 'allowed')}, and {phrase(refused, 'refused')}. Of "
+        f"these it refused {fetch_phrase(fetches_of(fetches))} that asked the provider to reach "
+        f"another host or to run something, and {requests(not_forwarded)} whose head, method, path "
+        "or body it does not forward."
     )
-    if first.arm_delta:
-        delta = ", ".join(f"`{line}`" for line in first.arm_delta)
-        paragraphs.append(
-            f"**The arm.** The `{first.arm}` arm is the corpus with these changes: {delta}."
-        )
-    else:
-        paragraphs.append(f"**The arm.** The `{first.arm}` arm is the present tree.")
-    if witnesses := _witnesses(sessions):
-        paragraphs.append(witnesses)
-    paragraphs.append(_counts(sessions))
-    if first.not_enforced:
-        paragraphs.append(
-            f"**Limits the engine accepted and did not enforce:** {', '.join(first.not_enforced)}."
-        )
-    paragraphs.append(
-        "A rate taken under this contract does not compare with a rate taken under another one."
+
+
+def _turn_cap(sessions: Sequence[Evidence]) -> str | None:
+    cap = sessions[0].max_turns
+    named = "a turn cap" if cap is None else f"the turn cap of {cap}"
+    stopped = sum(evidence.capped for evidence in sessions)
+    if len(sessions) == 1:
+        return f"The session stopped at {named}." if stopped else None
+    if cap is None and not stopped:
+        return "No turn cap was set."
+    return f"{stopped or 'None'} of the {len(sessions)} sessions stopped at {named}."
+
+
+def _findings(sessions: Sequence[Evidence]) -> str:
+    checks = [evidence.check for evidence in sessions if evidence.check is not None]
+    if not checks:
+        return "**The findings.** The corpus declares no check, so no artifact carries findings."
+    first = checks[0]
+    over = (
+        "over the workspace as the session left it"
+        if first.over == "workspace"
+        else "over one copy of the corpus that held everything the session changed"
     )
-    return tuple(paragraphs)
+    ran = [check.findings for check in checks if check.findings is not None]
+    return (
+        f"**The findings.** They are those of `{' '.join(first.command)}`, run once {over}, in a "
+        "container without a network. Its own files are those of the present tree "
+        f"(`{first.baseline}`) and never the session's. It ran for "
+        f"{_count(len(ran), 'session')} and reported {_count(sum(ran), 'finding')}; for "
+        f"{_count(len(checks) - len(ran), 'session')} there was nothing to check."
+    )
 
 
 def _witnesses(sessions: Sequence[Evidence]) -> str | None:
@@ -116,31 +174,56 @@ def _witnesses(sessions: Sequence[Evidence]) -> str | None:
 
 
 def _counts(sessions: Sequence[Evidence]) -> str:
-    sentences = []
-    outside = [e.counts.outside_paths for e in sessions]
-    uncounted = sum(paths is None for paths in outside)
-    named = sum(len(paths) for paths in outside if paths is not None)
-    sentences.append(f"The sessions named {_count(named, 'path')} outside their workspace.")
-    if uncounted:
-        sentences.append(f"{_count(uncounted, 'session')} could not be counted for it.")
-    calls = [e.counts.mcp_calls for e in sessions if e.counts.mcp_calls is not None]
-    sentences.append(f"They made {_count(sum(calls), 'call')} to a tool of an MCP server.")
+    who, its = ("The session", "its") if len(sessions) == 1 else ("The sessions", "their")
+    outside = [None if (p := e.counts.outside_paths) is None else len(p) for e in sessions]
     hooks: Counter[str] = Counter()
     for evidence in sessions:
         hooks.update(evidence.counts.hook_events)
-    if hooks:
-        events = ", ".join(f"{count} of {name}" for name, count in sorted(hooks.items()))
-        sentences.append(f"The stream shows hook events: {events}.")
-    lines = [e.hook_log_lines for e in sessions if e.hook_log_lines is not None]
-    sentences.append(
-        f"Their hooks wrote {_count(sum(lines), 'line')} to the log directory, which the sessions "
-        "can write themselves, so that number is self-reported."
-    )
+    events = ", ".join(f"{count} of {name}" for name, count in sorted(hooks.items()))
     lifecycle = sum(e.counts.command_lifecycle_lines for e in sessions)
-    sentences.append(
-        f"{_count(lifecycle, 'message')} reached a harness through its own command channel."
+    sentences = (
+        _counted(
+            outside,
+            f"{who} named {{}} outside {its} workspace that the confinement does not bind, and "
+            "no file of the host lies at one",
+            "path",
+            f"the paths outside {its} workspace",
+        ),
+        _counted(
+            [e.counts.mcp_calls for e in sessions],
+            f"{who} made {{}} to a tool of an MCP server",
+            "call",
+            "the calls to tools of an MCP server",
+        ),
+        _counted(
+            [e.counts.web_calls for e in sessions],
+            f"{who} made {{}} to a web tool",
+            "call",
+            "the calls to web tools",
+        ),
+        f"The stream shows hooks of the workspace: {events}."
+        if events
+        else "The stream shows no hook of the workspace.",
+        _counted(
+            [e.hook_log_lines for e in sessions],
+            f"Hooks wrote {{}} to {its} log directory, which is self-reported, because a session "
+            "may write there itself",
+            "line",
+            f"the lines in {its} log directory",
+        ),
+        f"{_count(lifecycle, 'message')} reached a harness through its own command channel.",
     )
     return f"**Counts.** {' '.join(sentences)}"
+
+
+def _counted(counts: Sequence[int | None], sentence: str, noun: str, what: str) -> str:
+    """A sentence with the sum; what was not counted in a session is said and is never 0."""
+    known = [count for count in counts if count is not None]
+    uncounted = len(counts) - len(known)
+    if not known:
+        return f"{what[0].upper()}{what[1:]} are not counted."
+    said = sentence.format(_count(sum(known), noun))
+    return f"{said}, with {_count(uncounted, 'session')} not counted." if uncounted else f"{said}."
 
 
 def _merged(lists: Sequence[Sequence[Asked]]) -> tuple[Asked, ...]:
