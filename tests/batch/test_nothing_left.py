@@ -55,9 +55,11 @@ def held(engine: Engine) -> Held:
     things = (*things, *engine.networks(DRIVER_LABEL))
     return Held(
         engine=tuple(
-            str(thing.get("Name") or thing.get("Names"))
-            for thing in things
-            if thing["Labels"][DRIVER_LABEL] == own
+            sorted(
+                str(thing.get("Name") or thing.get("Names"))
+                for thing in things
+                if thing["Labels"][DRIVER_LABEL] == own
+            )
         ),
         children=children_of(os.getpid()),
         threads=tuple(sorted(thread.name for thread in threading.enumerate())),
@@ -121,13 +123,12 @@ def soak(tmp_path: Path, sessions: int) -> None:
     engine = open_engine(docker_host())
     try:
         before = held(engine)
-        assert before.engine == ()
         took = record_many(tmp_path, sessions)
         print(f"{sessions} sessions: {took:.1f} s, {took / sessions:.2f} s each")
         after = held(engine)
     finally:
         engine.close()
-    assert after.engine == ()
+    assert after.engine == before.engine
     assert after.children == before.children
     assert after.threads == before.threads
     assert after.directories == before.directories

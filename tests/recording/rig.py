@@ -35,13 +35,18 @@ DEAD_ENGINE = "unix:///nonexistent/docker.sock"
 COMMAND_SECONDS = 100.0
 
 
-def program_as_harness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on a job's task is a shell text that runs where the harness would."""
+def program_as_harness(monkeypatch: pytest.MonkeyPatch, *, believed: bool = True) -> None:
+    """From here on a job's task is a shell text that runs where the harness would.
+
+    ``believed``: its stream passes for the harness's, although the provider gave none of it.
+    """
 
     def shell(task: str, **_: object) -> tuple[str, ...]:
         return ("/bin/sh", "-c", task)
 
     monkeypatch.setattr(recording, "command_line", shell)
+    if believed:
+        monkeypatch.setattr(recording, "require_agreement", lambda *_: None)
 
 
 def line_of(tree: Path) -> Line:

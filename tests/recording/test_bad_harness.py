@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from recorder.batch.recording import Recorded
+from recorder.batch.recording import Recorded, open_session, record
 from recorder.batch.run import run_jobs
 from recorder.evidence.document import Evidence
 from recorder.refusal import ExitCode
@@ -197,3 +197,18 @@ def test_what_a_session_left_is_only_its_owner_s_to_read(
         assert directory.stat().st_mode & 0o777 == 0o700
         for path in directory.iterdir():
             assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_program_in_the_harness_s_place_is_not_believed(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program_as_harness(monkeypatch, believed=False)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "stream").write_bytes(GOOD)
+    job = rig.job(line_of(tree), "forged", "cat stream", tmp_path / "out")
+    recorded = record(open_session(rig.engine, job, rig.setting()), job, rig.setting())
+    assert recorded.refusal is not None
+    assert recorded.refusal.code == ExitCode.WITNESSES
+    assert (job.directory / "raw.jsonl").read_bytes() == GOOD
+    assert not (job.directory / "record.md").exists()
