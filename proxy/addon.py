@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mitmproxy import http
@@ -22,6 +22,7 @@ from mitmproxy.proxy.layers import ClientTLSLayer, ServerTLSLayer
 from mitmproxy.proxy.layers.http import HTTPMode, HttpStream
 from mitmproxy.proxy.layers.modes import HttpProxy
 
+from proxy.bounds import Prices, Told, Used, add
 from proxy.decision import (
     Allowed,
     BodyFacts,
@@ -72,8 +73,9 @@ class Sidecar:
     placeholder: str = field(repr=False)
     credential: Credential = field(repr=False)
     tls: TlsConfig = field(repr=False)
+    prices: Prices = field(default_factory=dict, repr=False)
     proving: bool = True
-    used: int = 0
+    used: Used = field(default_factory=Used)
     underway: int = 0
     histories: Histories = field(default_factory=Histories)
 
@@ -88,6 +90,8 @@ class Sent:
     port: int
     started: float
     asked: Mapping[str, Any]
+    spends: bool
+    body_bytes: int
     sent_bytes: int = 0
     received_bytes: int = 0
     first_byte: float | None = None
@@ -301,7 +305,7 @@ class Confinement:
         self.head_allowed = None
         request = flow.request
         body = request.raw_content or b""
-        decision = decide(self.sidecar.policy, BodyFacts(body))
+        decision = decide(self.sidecar.policy, BodyFacts(body, self.sidecar.prices))
         if isinstance(decision, Refused):
             self.refuse(Layer.BODY, decision, self._asked_by(request))
             flow.response = _answer(decision)
@@ -309,8 +313,9 @@ class Confinement:
         asked = self._asked_by(request)
         said = request_members(decision.document)
         self._seal(request)
-        self.sidecar.used += 1
-        number = self.sidecar.used
+        used = self.sidecar.used
+        self.sidecar.used = replace(used, requests=used.requests + 1)
+        number = self.sidecar.used.requests
         said = self.sidecar.histories.shorten(number, said)
         self.allow(Layer.BODY, asked, {"request": number, "bytes": len(body), "said": said})
         self.sidecar.underway += 1
@@ -321,6 +326,8 @@ class Confinement:
             port=self.connect.port,
             started=time.monotonic(),
             asked=said,
+            spends=self.sidecar.policy.spends(request.path.partition("?")[0]),
+            body_bytes=len(body),
         )
 
     def server_connect(self, data: Any) -> None:
@@ -507,6 +514,7 @@ class Confinement:
         self.sidecar.underway -= 1
         first = sent.first_byte
         answer = sent.reader.members() if sent.reader is not None else AnswerReader(True).members()
+        self.sidecar.used = add(self.sidecar.used, _told(sent, answer), self.sidecar.prices)
         self.sidecar.log.append(
             "answer",
             {
@@ -526,6 +534,22 @@ class Confinement:
             },
             durable=False,
         )
+
+
+def _told(sent: Sent, answer: Mapping[str, Any]) -> Told:
+    """What a bound goes by, once an answer is over."""
+    arrived = sent.sent_bytes > 0 and sent.end != "handshake-failed"
+    good = sent.status is None or sent.status < 400
+    return Told(
+        billed=sent.spends and arrived and good,
+        models=(answer["model_served"], sent.asked["model"]),
+        body_bytes=sent.body_bytes,
+        sent_bytes=sent.sent_bytes,
+        received_bytes=sent.received_bytes,
+        most_output=sent.asked["max_tokens"] or 0,
+        usage=answer["usage"],
+        whole=answer["whole"],
+    )
 
 
 def _values(request: http.Request, name: bytes) -> tuple[str, ...]:

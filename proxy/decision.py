@@ -10,11 +10,14 @@ from __future__ import annotations
 import enum
 import ipaddress
 import json
+import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from proxy.bounds import Prices, Used, rates_of
 from proxy.policy import Policy
 
 ENCRYPTED_CLIENT_HELLO = 0xFE0D
@@ -43,7 +46,6 @@ class Rule(enum.StrEnum):
     CONNECT_PORT = "connect-port"
     CONNECT_HOST_HEADER = "connect-host-header"
     NOT_TLS = "not-tls"
-    NOT_HTTP = "not-http"
     NOTHING_ASKED = "nothing-asked"
     HELLO_NAME_ABSENT = "hello-name-absent"
     HELLO_NAME = "hello-name"
@@ -84,7 +86,12 @@ class Rule(enum.StrEnum):
     TOOLS = "tools-not-a-list"
     SERVER_TOOL = "server-tool"
     SOURCE = "remote-source"
-    TOO_MANY_REQUESTS = "too-many-requests"
+    BOUND_REQUESTS = "bound-requests"
+    BOUND_BYTES = "bound-bytes"
+    BOUND_INPUT_TOKENS = "bound-input-tokens"
+    BOUND_OUTPUT_TOKENS = "bound-output-tokens"
+    BOUND_DOLLARS = "bound-dollars"
+    PRICE_UNKNOWN = "price-unknown"
     TOO_MANY_AT_ONCE = "too-many-at-once"
     TOO_MANY_CONNECTIONS = "too-many-connections"
     NOT_DECIDED = "not-decided"
@@ -112,7 +119,6 @@ WORDINGS: Mapping[Rule, Wording] = {
     Rule.CONNECT_HOST: Wording(403, "permission_error", "this session reaches no other host"),
     Rule.CONNECT_PORT: Wording(403, "permission_error", "this session reaches no other port"),
     Rule.NOT_TLS: Wording(0, "", ""),
-    Rule.NOT_HTTP: Wording(0, "", ""),
     Rule.NOTHING_ASKED: Wording(0, "", ""),
     Rule.HELLO_NAME_ABSENT: Wording(0, "", ""),
     Rule.HELLO_NAME: Wording(0, "", ""),
@@ -156,7 +162,14 @@ WORDINGS: Mapping[Rule, Wording] = {
     Rule.TOOLS: Wording(400, _INVALID, "tools is not a list of objects"),
     Rule.SERVER_TOOL: Wording(403, "permission_error", "a tool that the provider would run"),
     Rule.SOURCE: Wording(403, "permission_error", "a source that the provider would fetch"),
-    Rule.TOO_MANY_REQUESTS: Wording(403, "permission_error", "this session's requests are used up"),
+    Rule.BOUND_REQUESTS: Wording(403, "permission_error", "this session's requests are used up"),
+    Rule.BOUND_BYTES: Wording(403, "permission_error", "this session's bytes are used up"),
+    Rule.BOUND_INPUT_TOKENS: Wording(403, "permission_error", "its tokens in are used up"),
+    Rule.BOUND_OUTPUT_TOKENS: Wording(403, "permission_error", "its tokens out are used up"),
+    Rule.BOUND_DOLLARS: Wording(403, "permission_error", "this session's dollars are used up"),
+    Rule.PRICE_UNKNOWN: Wording(
+        403, "permission_error", "this session is bound in dollars, and the model has no price"
+    ),
     Rule.TOO_MANY_AT_ONCE: Wording(429, "rate_limit_error", "too many requests at once"),
     Rule.TOO_MANY_CONNECTIONS: Wording(0, "", ""),
     Rule.UPSTREAM: Wording(502, "api_error", "the provider could not be reached safely"),
@@ -228,7 +241,8 @@ class RequestFacts:
 
     `authority` is the host that an absolute-form target names ("" for the usual origin form);
     `target` is path and query as they came; header names are in lower case. `placeholder` is what
-    a credential header must hold. `used` and `underway` count the session's allowed requests.
+    a credential header must hold. `used` is what the session has used so far, `underway` how many
+    of its requests are not answered yet.
     """
 
     tunnel_host: str | None
@@ -239,7 +253,7 @@ class RequestFacts:
     headers: tuple[tuple[str, str], ...]
     placeholder: str = field(repr=False)
     credential_needed: bool = True
-    used: int = 0
+    used: Used = field(default_factory=Used)
     underway: int = 0
 
     def values(self, name: str) -> tuple[str, ...]:
@@ -248,9 +262,10 @@ class RequestFacts:
 
 @dataclass(frozen=True)
 class BodyFacts:
-    """A whole body, the very bytes that would leave."""
+    """A whole body, the very bytes that would leave. `prices`: what a bound in dollars goes by."""
 
     body: bytes = field(repr=False)
+    prices: Prices = field(default_factory=dict, repr=False)
 
 
 Facts = ConnectFacts | OpeningFacts | HelloFacts | HeadFacts | RequestFacts | BodyFacts
@@ -429,8 +444,16 @@ def _framing(policy: Policy, facts: RequestFacts) -> Refused | None:
 
 
 def _counts(policy: Policy, facts: RequestFacts) -> Refused | None:
-    if facts.used >= policy.limits.requests:
-        return Refused(Rule.TOO_MANY_REQUESTS)
+    used, bounds = facts.used, policy.bounds
+    for rule, count, bound in (
+        (Rule.BOUND_REQUESTS, used.requests, bounds.requests),
+        (Rule.BOUND_BYTES, used.bytes, bounds.bytes),
+        (Rule.BOUND_INPUT_TOKENS, used.input_tokens, bounds.input_tokens),
+        (Rule.BOUND_OUTPUT_TOKENS, used.output_tokens, bounds.output_tokens),
+        (Rule.BOUND_DOLLARS, used.dollars, bounds.dollars),
+    ):
+        if bound is not None and count >= bound:
+            return Refused(rule, str(bound))
     if facts.underway >= policy.limits.concurrent_requests:
         return Refused(Rule.TOO_MANY_AT_ONCE)
     return None
@@ -444,9 +467,21 @@ class _UnreadableError(ValueError):
         self.refused = refused
 
 
-# Keys that the rules below look for. A reader that folds case (Go's does) would find them in
-# another spelling, so another spelling is refused rather than looked through.
-_WATCHED = frozenset({"type", "source", "tools", "mcp_servers", "container", "url", "file_id"})
+# Keys that the rules below look for. A reader that folds case (Go's does), composes letters, ends
+# a text at a null (C's do) or trims it would find them in another spelling, so another spelling is
+# refused rather than looked through.
+_WATCHED = frozenset(
+    {"type", "source", "tools", "mcp_servers", "container", "url", "file_id", "input", "model"}
+)
+_PLAIN = re.compile(r"[a-z0-9_]*")
+
+
+def _read_loosely(text: str) -> str:
+    """What the loosest reader would take a text for."""
+    if _PLAIN.fullmatch(text):
+        return text
+    text = unicodedata.normalize("NFKC", text.partition("\0")[0]).casefold()
+    return "".join(letter for letter in text if letter.isprintable()).strip()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -464,13 +499,32 @@ def _constant(name: str) -> Any:
     raise _UnreadableError(Refused(Rule.NOT_JSON, name))
 
 
+def _number(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise _UnreadableError(Refused(Rule.NOT_JSON, "Infinity"))
+    return value
+
+
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
 def _body(policy: Policy, facts: BodyFacts) -> Allowed | Refused:
+    # The very bytes that were read here leave. Writing them anew would leave no second reading
+    # either, but would change what the harness said (1.0 and 1e0, escapes, the order of a cache's
+    # prefix), so what two readers could read two ways is refused instead.
     if len(facts.body) > policy.limits.body_bytes:
         return Refused(Rule.TOO_LONG)
     try:
         document = json.loads(
-            facts.body.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant
+            facts.body.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_float=_number,
         )
+        if _HALF.search(facts.body):
+            # Half of a surrogate pair is no character: one reader refuses it, another replaces it.
+            json.dumps(document, ensure_ascii=False).encode("utf-8")
     except _UnreadableError as unreadable:
         return unreadable.refused
     except (ValueError, RecursionError):
@@ -478,11 +532,11 @@ def _body(policy: Policy, facts: BodyFacts) -> Allowed | Refused:
     if not isinstance(document, dict):
         return Refused(Rule.NOT_JSON)
     refused = _members(policy, document) or _tools(policy, document)
+    if refused is None and policy.bounds.dollars is not None:
+        model = document["model"]
+        refused = None if rates_of(facts.prices, model) else Refused(Rule.PRICE_UNKNOWN, model)
     if refused is None:
-        try:
-            refused = next(_reaching(document), None)
-        except RecursionError:
-            refused = Refused(Rule.NOT_JSON)
+        refused = next(_reaching(document), None)
     return Allowed(document) if refused is None else refused
 
 
@@ -500,12 +554,19 @@ def _members(policy: Policy, document: Mapping[str, Any]) -> Refused | None:
     ):
         return Refused(Rule.SERVICE_TIER)
     model = document.get("model")
-    if model not in policy.models:
-        return Refused(Rule.MODEL, model if isinstance(model, str) else "")
+    for named in (model, *_fallback_models(document.get("fallbacks"))):
+        if named not in policy.models:
+            return Refused(Rule.MODEL, named if isinstance(named, str) else "")
     tokens = document.get("max_tokens", 0)
     if type(tokens) is not int or not 0 <= tokens <= policy.limits.output_tokens:
         return Refused(Rule.MAX_TOKENS)
     return None
+
+
+def _fallback_models(fallbacks: Any) -> Iterator[Any]:
+    """The models that the provider may answer with instead: bare names or objects with one."""
+    for item in fallbacks if isinstance(fallbacks, list) else [] if fallbacks is None else [0]:
+        yield item.get("model") if isinstance(item, dict) else item
 
 
 def _tools(policy: Policy, document: Mapping[str, Any]) -> Refused | None:
@@ -536,17 +597,23 @@ def _reaching(document: Mapping[str, Any]) -> Iterator[Refused]:
         if not isinstance(value, dict):
             continue
         kind = value.get("type")
-        source = value.get("source")
-        if isinstance(source, dict) and (
-            source.get("type") in ("url", "file") or "url" in source or "file_id" in source
-        ):
-            yield Refused(Rule.SOURCE, str(source.get("type") or "url"))
-        if kind == "container_upload":
+        if isinstance(kind, str) and _read_loosely(kind) == "container_upload":
             yield Refused(Rule.SOURCE, "container_upload")
+        source = value.get("source")
+        for each in source if isinstance(source, list) else [source]:
+            if isinstance(each, dict) and _is_remote(each):
+                yield Refused(Rule.SOURCE, str(each.get("type") or "url"))
         for key, item in value.items():
-            folded = key.casefold()
-            if folded != key and folded in _WATCHED:
+            loose = _read_loosely(key)
+            if loose != key and loose in _WATCHED:
                 yield Refused(Rule.AMBIGUOUS_KEY, key)
             if (kind == "tool_use" and key == "input") or (is_tool and key == "input_schema"):
                 continue
             pending.append((item, value is document and key == "tools"))
+
+
+def _is_remote(source: Mapping[str, Any]) -> bool:
+    kind = source.get("type")
+    if isinstance(kind, str) and _read_loosely(kind) in ("url", "file"):
+        return True
+    return "url" in source or "file_id" in source

@@ -118,12 +118,13 @@ class EgressLog:
         if kind == "decision":
             self._decisions[members["decision"]] += 1
 
-    def close(self) -> None:
+    def close(self, members: Mapping[str, Any]) -> None:
         """Write the closing line. A broken log is left as it is: cut, and seen to be cut."""
         if self._closed:
             return
         if not self._broken:
-            self.append("close", {"count": self._count + 1, **self._decisions}, durable=True)
+            counts = {"count": self._count + 1, **self._decisions}
+            self.append("close", {**counts, **members}, durable=True)
         self._closed = True
         os.close(self._descriptor)
 

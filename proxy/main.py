@@ -20,7 +20,7 @@ import json
 import os
 import signal
 import types
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata, util
 from typing import Any
 
@@ -42,10 +42,11 @@ from mitmproxy.options import Options
 
 from proxy.addon import Credential, Sidecar
 from proxy.authority import make_authority
+from proxy.bounds import Prices, read_dollars, read_prices
 from proxy.decision import Rule
 from proxy.egress import EgressError, EgressLog
 from proxy.passage import Listener
-from proxy.policy import Policy, PolicyError, load, shipped
+from proxy.policy import Policy, load, shipped
 
 SOCKET = Path("/run/recorder/proxy.sock")
 LOG = Path("/var/log/recorder/egress.jsonl")
@@ -59,10 +60,11 @@ class StartError(Exception):
 
 @dataclass(frozen=True)
 class Start:
-    """What the driver's one line says."""
+    """What the driver's one line says. The policy's bounds are the session's own already."""
 
     session: str
     policy: Policy
+    prices: Prices = field(repr=False)
     placeholder: str = field(repr=False)
     credential: Credential = field(repr=False)
     upstream_ca: str | None
@@ -79,8 +81,12 @@ def read_start(line: bytes) -> Start:
     except ValueError as error:
         raise StartError("the first line of standard input is not JSON") from error
     keys = {"session", "policy", "placeholder", "credential", "upstream_ca"}
-    if not isinstance(value, dict) or set(value) != keys:
-        raise StartError(f"the start needs exactly these members: {', '.join(sorted(keys))}")
+    own = {"dollars", "prices"}
+    if not isinstance(value, dict) or set(value) - own != keys:
+        raise StartError(
+            f"the start needs exactly these members: {', '.join(sorted(keys))}; and may have "
+            f"{' and '.join(sorted(own))}"
+        )
     text, authority, credential = value["policy"], value["upstream_ca"], value["credential"]
     if not (isinstance(value["session"], str) and value["session"]):
         raise StartError("session is not a name")
@@ -103,15 +109,29 @@ def read_start(line: bytes) -> Start:
         raise StartError("placeholder is the credential itself")
     try:
         policy = load(shipped("anthropic") if text is None else text, "policy")
-    except PolicyError as error:
+        prices = read_prices(value.get("prices") or {})
+        policy = _bound(policy, value.get("dollars"))
+    except ValueError as error:
         raise StartError(str(error)) from error
+    if policy.bounds.dollars is not None and not prices:
+        raise StartError("dollars are bound, and there is no price table to go by")
     return Start(
         session=value["session"],
         policy=policy,
+        prices=prices,
         placeholder=value["placeholder"],
         credential=Credential(credential["kind"], credential["value"]),
         upstream_ca=authority,
     )
+
+
+def _bound(policy: Policy, dollars: object) -> Policy:
+    """The policy with the session's own bound, where that is the lower one."""
+    if dollars is None:
+        return policy
+    bounds = policy.bounds
+    lowest = min(bound for bound in (bounds.dollars, read_dollars(dollars)) if bound is not None)
+    return replace(policy, bounds=replace(bounds, dollars=lowest))
 
 
 def make_options(start: Start) -> Options:
@@ -211,8 +231,13 @@ async def serve(start: Start) -> None:
     tls.certstore, authority = make_authority(start.policy.hosts)
     version = metadata.version("mitmproxy")
     log = EgressLog(LOG, start.session)
-    log.append("open", {"policy": start.policy.digest, "mitmproxy": version}, durable=True)
-    sidecar = Sidecar(start.policy, log, start.placeholder, start.credential, tls)
+    bounds = {
+        name: str(bound) if name == "dollars" and bound is not None else bound
+        for name, bound in asdict(start.policy.bounds).items()
+    }
+    opening = {"policy": start.policy.digest, "mitmproxy": version, "bounds": bounds}
+    log.append("open", opening, durable=True)
+    sidecar = Sidecar(start.policy, log, start.placeholder, start.credential, tls, start.prices)
     listener = Listener(SOCKET, sidecar, options)
     try:
         await listener.open()
@@ -223,7 +248,7 @@ async def serve(start: Start) -> None:
     finally:
         await listener.close()
         with contextlib.suppress(EgressError):
-            log.close()
+            log.close({"used": sidecar.used.members(priced=bool(start.prices))})
 
 
 def main() -> int:

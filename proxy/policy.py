@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import yaml
+
+from proxy.bounds import Bounds
 
 SCHEMA = "recorder-policy/1"
 CREDENTIAL_HEADERS = frozenset({"x-api-key", "authorization", "proxy-authorization", "cookie"})
@@ -22,22 +26,28 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True)
 class RequestRule:
-    """One request that may be made. `queries` holds raw query strings; "" is no query at all."""
+    """One request that may be made. `queries` holds raw query strings; "" is no query at all.
+
+    `spends`: whether the provider takes money for its answer.
+    """
 
     method: str
     path: str
     queries: frozenset[str]
+    spends: bool
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one session. Bytes, counts and tokens; each is the largest that still passes."""
+    """Of one request. Bytes, counts and tokens; each is the largest that still passes.
+
+    `concurrent_requests` is how many may be underway at once.
+    """
 
     head_bytes: int
     headers: int
     body_bytes: int
     output_tokens: int
-    requests: int
     concurrent_requests: int
 
 
@@ -68,6 +78,11 @@ class Policy:
     service_tiers: frozenset[str]
     server_tools: frozenset[str]
     limits: Limits
+    bounds: Bounds
+
+    def spends(self, path: str) -> bool:
+        """Does a request to this path cost money? `path` has no query."""
+        return any(rule.spends for rule in self.requests if rule.path == path)
 
 
 def shipped(name: str) -> str:
@@ -119,6 +134,7 @@ class _Reader:
             "service_tiers",
             "server_tools",
             "limits",
+            "bounds",
         )
         found = self.members(node, keys)
         schema = self.text(found["schema"])
@@ -140,6 +156,7 @@ class _Reader:
             service_tiers=frozenset(self.each(found["service_tiers"], self.text)),
             server_tools=frozenset(self.each(found["server_tools"], self.text)),
             limits=self.limits(found["limits"]),
+            bounds=self.bounds(found["bounds"]),
         )
 
     def members(self, node: yaml.Node, keys: tuple[str, ...]) -> dict[str, yaml.Node]:
@@ -216,7 +233,7 @@ class _Reader:
         return header
 
     def request(self, node: yaml.Node) -> RequestRule:
-        found = self.members(node, ("method", "path", "queries"))
+        found = self.members(node, ("method", "path", "queries", "spends"))
         path = self.text(found["path"])
         if not path.startswith("/") or "?" in path or "#" in path:
             self.refuse(found["path"], f"{path!r} is not a path")
@@ -224,9 +241,42 @@ class _Reader:
             method=self.text(found["method"]),
             path=path,
             queries=frozenset(self.each(found["queries"], self.text)),
+            spends=self.truth(found["spends"]),
         )
 
     def limits(self, node: yaml.Node) -> Limits:
         keys = tuple(Limits.__dataclass_fields__)
         found = self.members(node, keys)
         return Limits(**{key: self.count(found[key]) for key in keys})
+
+    def bounds(self, node: yaml.Node) -> Bounds:
+        found = self.members(node, tuple(Bounds.__dataclass_fields__))
+        return Bounds(
+            requests=self.count_or_none(found["requests"]),
+            bytes=self.count_or_none(found["bytes"]),
+            input_tokens=self.count_or_none(found["input_tokens"]),
+            output_tokens=self.count_or_none(found["output_tokens"]),
+            dollars=self.dollars_or_none(found["dollars"]),
+        )
+
+    def truth(self, node: yaml.Node) -> bool:
+        if not isinstance(node, yaml.ScalarNode) or node.value not in ("true", "false"):
+            self.refuse(node, "expected true or false")
+        return bool(node.value == "true")
+
+    def count_or_none(self, node: yaml.Node) -> int | None:
+        return None if _is_null(node) else self.count(node)
+
+    def dollars_or_none(self, node: yaml.Node) -> Decimal | None:
+        if _is_null(node):
+            return None
+        if not isinstance(node, yaml.ScalarNode) or not _DOLLARS.fullmatch(node.value):
+            self.refuse(node, "expected dollars in plain decimal digits, or null for no bound")
+        return Decimal(node.value)
+
+
+_DOLLARS = re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,6})?")
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"

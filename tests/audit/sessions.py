@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from proxy.bounds import Used
 from proxy.egress import EgressLog
 
 POLICY = "sha256:" + "1" * 64
@@ -100,10 +101,11 @@ def write_log(directory: Path, session: str, lines: Lines = USUAL) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "egress.jsonl"
     log = EgressLog(path, session)
-    log.append("open", {"policy": POLICY, "mitmproxy": "12"}, durable=False)
+    bounds = dict.fromkeys(("requests", "bytes", "input_tokens", "output_tokens", "dollars"))
+    log.append("open", {"policy": POLICY, "mitmproxy": "12", "bounds": bounds}, durable=False)
     for kind, members in lines:
         log.append(kind, members, durable=False)
-    log.close()
+    log.close({"used": Used().members(priced=False)})
     return path
 
 

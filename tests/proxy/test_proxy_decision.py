@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from proxy.bounds import Rates, Used
 from proxy.decision import (
     WORDINGS,
     Allowed,
@@ -294,7 +296,7 @@ def test_the_harness_own_requests_pass() -> None:
         ),
         ({"headers": headers(("content-length", "999999999999"))}, Rule.TOO_LONG),
         ({"headers": headers(("content-length", str(32 * 1024 * 1024 + 1)))}, Rule.TOO_LONG),
-        ({"used": 10000}, Rule.TOO_MANY_REQUESTS),
+        ({"used": Used(requests=10000)}, Rule.BOUND_REQUESTS),
         ({"underway": 32}, Rule.TOO_MANY_AT_ONCE),
     ],
 )
@@ -485,15 +487,16 @@ name: openai
 hosts: [api.openai.com]
 port: 443
 requests:
-  - {method: POST, path: /v1/responses, queries: [""]}
+  - {method: POST, path: /v1/responses, queries: [""], spends: true}
 headers: [host, content-type, content-length, accept]
 models: ["gpt-5*"]
 betas: []
 body_keys: [model, input, stream, tools, instructions]
 service_tiers: []
 server_tools: [function]
-limits: {head_bytes: 8192, headers: 50, body_bytes: 1000, output_tokens: 10, requests: 5,
+limits: {head_bytes: 8192, headers: 50, body_bytes: 1000, output_tokens: 10,
          concurrent_requests: 2}
+bounds: {requests: 5, bytes: 10, input_tokens: 20, output_tokens: 30, dollars: 0.5}
 """
 
 
@@ -514,6 +517,39 @@ def test_another_providers_policy_decides_by_its_own_data() -> None:
     assert rule(request, policy) is None
     assert rule(replace(request, target="/v1/messages"), policy) is Rule.PATH
     function = {"model": "gpt-5-mini", "input": "x", "tools": [{"type": "function"}]}
-    assert rule(BodyFacts(json.dumps(function).encode()), policy) is None
+    prices = {"gpt-5-mini": Rates(Decimal(1), Decimal(2))}
+    assert rule(BodyFacts(json.dumps(function).encode(), prices), policy) is None
+    assert rule(BodyFacts(json.dumps(function).encode()), policy) is Rule.PRICE_UNKNOWN
     search = {**function, "tools": [{"type": "web_search"}]}
-    assert rule(BodyFacts(json.dumps(search).encode()), policy) is Rule.SERVER_TOOL
+    assert rule(BodyFacts(json.dumps(search).encode(), prices), policy) is Rule.SERVER_TOOL
+
+
+@pytest.mark.parametrize(
+    ("used", "expected"),
+    [
+        (Used(4, 9, 19, 29, Decimal("0.499999")), None),
+        (Used(requests=5), Rule.BOUND_REQUESTS),
+        (Used(bytes=10), Rule.BOUND_BYTES),
+        (Used(input_tokens=20), Rule.BOUND_INPUT_TOKENS),
+        (Used(output_tokens=31), Rule.BOUND_OUTPUT_TOKENS),
+        (Used(dollars=Decimal("0.5")), Rule.BOUND_DOLLARS),
+    ],
+)
+def test_once_a_bound_is_met_no_further_request_leaves(used: Used, expected: Rule | None) -> None:
+    bounds = load(OPENAI, "openai.yaml").bounds
+    assert rule(replace(REQUEST, used=used), replace(POLICY, bounds=bounds)) is expected
+    decision = decide(replace(POLICY, bounds=bounds), replace(REQUEST, used=used))
+    if isinstance(decision, Refused):
+        assert decision.status == 403
+        assert decision.detail in ("5", "10", "20", "30", "0.5")
+
+
+def test_without_a_bound_any_amount_may_have_been_used() -> None:
+    huge = Used(9999, 1 << 60, 1 << 60, 1 << 60, Decimal(10**9))
+    assert rule(replace(REQUEST, used=huge)) is None
+
+
+@pytest.mark.parametrize("fallbacks", [["other"], [{"model": "other"}], [{}], [7], "other", {}])
+def test_a_model_that_the_provider_may_fall_back_to_is_one_of_the_policys(fallbacks: Any) -> None:
+    assert rule(body(fallbacks=[{"model": "claude-opus-5"}, "claude-sonnet-5"])) is None
+    assert rule(body(fallbacks=fallbacks)) is Rule.MODEL

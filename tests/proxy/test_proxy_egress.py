@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.bounds import Used
 from proxy.egress import EgressError, EgressLog, read, safe
 
 DECISION: dict[str, Any] = {
@@ -26,12 +27,17 @@ DECISION: dict[str, Any] = {
 }
 
 
+BOUNDS = dict.fromkeys(("requests", "bytes", "input_tokens", "output_tokens", "dollars"))
+USED = {"used": Used().members(priced=False)}
+
+
 def written(path: Path, decisions: int = 3) -> list[bytes]:
     log = EgressLog(path, "s1")
-    log.append("open", {"policy": "sha256:" + "1" * 64, "mitmproxy": "12"}, durable=True)
+    opening = {"policy": "sha256:" + "1" * 64, "mitmproxy": "12", "bounds": BOUNDS}
+    log.append("open", opening, durable=True)
     for _ in range(decisions):
         log.append("decision", DECISION, durable=True)
-    log.close()
+    log.close(USED)
     return path.read_bytes().splitlines(keepends=True)
 
 
@@ -100,15 +106,15 @@ def test_a_log_that_cannot_be_written_stays_shut(tmp_path: Path) -> None:
     log._descriptor = kept
     with pytest.raises(EgressError, match="closed"):
         log.append("decision", DECISION, durable=True)
-    log.close()
+    log.close(USED)
     os.close(full)
     assert read((tmp_path / "egress.jsonl").read_bytes().splitlines(keepends=True)).faults
 
 
 def test_a_log_is_not_written_after_its_end(tmp_path: Path) -> None:
     log = EgressLog(tmp_path / "egress.jsonl", "s1")
-    log.close()
-    log.close()
+    log.close(USED)
+    log.close(USED)
     with pytest.raises(EgressError):
         log.append("decision", DECISION, durable=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
@@ -27,6 +28,19 @@ def test_the_shipped_policy_names_one_host_and_two_requests() -> None:
     assert all(rule.queries == {"", "beta=true"} for rule in policy.requests)
     assert policy.server_tools == frozenset()
     assert policy.limits.body_bytes == 32 * 1024 * 1024
+
+
+def test_bounds_are_numbers_or_none() -> None:
+    bounds = load(edited("  dollars: null", "  dollars: 2.50"), "p").bounds
+    assert bounds.dollars == Decimal("2.5")
+    assert (bounds.requests, bounds.bytes) == (10000, None)
+    assert load(SHIPPED, "p").bounds.dollars is None
+
+
+def test_a_request_says_whether_it_costs_money() -> None:
+    policy = load(SHIPPED, "p")
+    assert policy.spends("/v1/messages")
+    assert not policy.spends("/v1/messages/count_tokens")
 
 
 def test_the_digest_is_of_the_text_and_changes_with_any_of_it() -> None:
@@ -55,6 +69,11 @@ def test_the_digest_is_of_the_text_and_changes_with_any_of_it() -> None:
         (edited("path: /v1/messages,", "path: '/v1/messages?x',"), "column 26", "not a path"),
         (edited("  headers: 100", "  heads: 100"), "column 3", "unknown key 'heads'"),
         (edited("recorder-policy/1", "recorder-policy/2"), "column 9", "reads"),
+        (edited("spends: true", "spends: yes"), r"line \d+, column \d+", "true or false"),
+        (edited("  dollars: null", "  dollars: .5"), "column 12", "dollars in plain"),
+        (edited("  dollars: null", "  dollars: [1]"), "column 12", "dollars in plain"),
+        (edited("  bytes: null", "  bytes: none"), "column 10", "whole number"),
+        (edited("  bytes: null\n", ""), r"line \d+, column 3", "'bytes' is missing"),
         ("hosts: [", r"line 1, column \d+", ""),
         ("- a\n", "line 1, column 1", "expected the keys"),
         ("", "p", "empty"),
