@@ -13,7 +13,7 @@ import requests.exceptions
 import typer
 
 from recorder import __version__
-from recorder.cli import audit, batch, engine, plan, session, stream
+from recorder.cli import audit, batch, engine, plan, session, stream, transform
 from recorder.refusal import ExitCode, Interrupt, Refusal
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 session.register(app)
+transform.register(app)
 stream.register(app)
 plan.register(app)
 engine.register(app)

@@ -1,10 +1,9 @@
-"""Verbs over files alone: transform, derive, check. They reach no engine and no network."""
+"""Verbs over files alone: derive, check. They reach no engine and no network."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -24,10 +23,6 @@ from recorder.stream.provider import Unknown, provider_members
 from recorder.stream.whole import require_whole
 from recorder.transcript.confirmation import confirm
 from recorder.transcript.file import check_file
-from recorder.transform.cites import DEFAULT_CITES_PATTERN, compile_cites
-from recorder.transform.produced import ProducedFile
-from recorder.transform.transform import TransformOptions, transform
-from recorder.transform.workspace_files import WorkspaceFiles
 
 READ_SIZE = 1 << 20
 
@@ -35,7 +30,6 @@ derive = typer.Typer(help="Derive one value from a raw stream.", no_args_is_help
 
 
 def register(app: typer.Typer) -> None:
-    app.command("transform")(transform_stream)
     app.command("check")(check_transcripts)
     app.add_typer(derive, name="derive")
 
@@ -45,49 +39,6 @@ def answer_set(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     return tuple(part.strip() for part in text.split(",") if part.strip()) or None
-
-
-def transform_stream(
-    probe: Annotated[str, typer.Option(help="The probe the session ran.")],
-    session: Annotated[str, typer.Option(help="The session's name.")],
-    workspace: Annotated[
-        Path | None, typer.Option(help="The workspace as the session left it.")
-    ] = None,
-    produced: Annotated[
-        list[str] | None, typer.Option(help="An artifact the log does not name. Repeatable.")
-    ] = None,
-    answers: Annotated[str | None, typer.Option(help='The declared answers, "a, b".')] = None,
-) -> None:
-    """Read a raw stream on standard input and write its event on standard output."""
-    if workspace is None:
-        if produced:
-            raise Refusal(ExitCode.USAGE, "--produced: needs --workspace DIR to be read from")
-
-        def no_digest(_: str) -> str:
-            return ""
-
-        def no_file(path: str) -> ProducedFile:
-            return ProducedFile(path, "", ())
-
-        document_digest: Callable[[str], str] = no_digest
-        produced_file: Callable[[str], ProducedFile] = no_file
-    else:
-        files = WorkspaceFiles(workspace, compile_cites(DEFAULT_CITES_PATTERN))
-        document_digest, produced_file = files.document_digest, files.produced_file
-    options = TransformOptions(
-        probe=probe,
-        session=session,
-        document_digest=document_digest,
-        produced_file=produced_file,
-        answers=answer_set(answers),
-        named=tuple(produced or ()),
-        workspaces=()
-        if workspace is None
-        else tuple(dict.fromkeys((str(workspace.absolute()), str(workspace.resolve())))),
-        stream_name="standard input",
-    )
-    text = transform(iter(lambda: sys.stdin.buffer.read(READ_SIZE), b""), options)
-    sys.stdout.buffer.write(text.encode())
 
 
 def check_transcripts(

@@ -11,6 +11,7 @@ import hashlib
 import mmap
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +68,22 @@ class WorkspaceFiles:
                 return ProducedFile(path, digest, ())
             with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as content:
                 return ProducedFile(path, digest, cites_in(content, self._cites))
+
+    def copy(self, path: str, target: Path) -> int | None:
+        """Copy the file at a placed path to ``target`` (new, 0600); its permission bits, or None
+        where no regular file is there."""
+        with self._opened(path) as descriptor:
+            if descriptor is None:
+                return None
+            self._digest(path, descriptor)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with (
+                open(descriptor, "rb", closefd=False) as source,
+                os.fdopen(os.open(target, flags, 0o600), "wb") as copy,
+            ):
+                shutil.copyfileobj(source, copy)
+            return stat.S_IMODE(os.fstat(descriptor).st_mode)
 
     def _digest(self, path: str, descriptor: int) -> str:
         size = os.fstat(descriptor).st_size
