@@ -81,11 +81,11 @@ def read_start(line: bytes) -> Start:
     except ValueError as error:
         raise StartError("the first line of standard input is not JSON") from error
     keys = {"session", "policy", "placeholder", "credential", "upstream_ca"}
-    own = {"dollars", "prices"}
+    own = {"copied", "dollars", "prices"}
     if not isinstance(value, dict) or set(value) - own != keys:
         raise StartError(
             f"the start needs exactly these members: {', '.join(sorted(keys))}; and may have "
-            f"{' and '.join(sorted(own))}"
+            f"{', '.join(sorted(own))}"
         )
     text, authority, credential = value["policy"], value["upstream_ca"], value["credential"]
     if not (isinstance(value["session"], str) and value["session"]):
@@ -105,8 +105,9 @@ def read_start(line: bytes) -> Start:
         raise StartError("credential is {kind: api_key|bearer|none, value: printable ASCII}")
     if credential["kind"] != "none" and len(value["placeholder"]) < 8:
         raise StartError("placeholder is too short to be told from anything else")
-    if credential["value"] and credential["value"] == value["placeholder"]:
-        raise StartError("placeholder is the credential itself")
+    copied = bool(credential["value"]) and credential["value"] == value["placeholder"]
+    if copied is not value.get("copied", False):
+        raise StartError("placeholder is the credential itself, or is not where it was copied")
     try:
         policy = load(shipped("anthropic") if text is None else text, "policy")
         prices = read_prices(value.get("prices") or {})

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -33,6 +34,7 @@ from recorder.session.container import (
     Limits,
     session_container,
 )
+from recorder.session.credentials import session_files
 from recorder.session.frames import STDOUT, FrameError
 from recorder.session.harness import (
     CERTIFICATE,
@@ -41,6 +43,7 @@ from recorder.session.harness import (
     MANAGED_SETTINGS,
     PROXY_PORT,
     WORKSPACE,
+    Form,
     managed_settings,
     messaging_paths,
 )
@@ -67,6 +70,8 @@ Ended = Literal["harness", "deadline", "disk", "sidecar", "stream", "halted"]
 class Order:
     """One session to run. ``name`` becomes part of the containers' names and must be unique.
 
+    ``dollars`` is the session's bound by ``prices``: a model to its rates as decimal text.
+
     ``workspace`` gives the tree as a tar stream whose names lie under ``workspace/`` and whose
     owner is ``uid``; ``timeout`` is in seconds; ``disk_floor`` in free bytes under ``directory``.
     """
@@ -87,6 +92,8 @@ class Order:
     timeout: float = 1800.0
     limits: Limits = field(default_factory=Limits)
     disk_floor: int = 1 << 30
+    dollars: Decimal | None = None
+    prices: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -147,6 +154,9 @@ class Session:
                 "placeholder": order.placeholder,
                 "credential": {"kind": order.credential.kind, "value": order.credential.value},
                 "upstream_ca": order.upstream.certificate,
+                "copied": order.credential.copied,
+                "dollars": None if order.dollars is None else str(order.dollars),
+                "prices": order.prices,
             },
         )
         return sidecar
@@ -187,6 +197,8 @@ class Session:
                 uid=order.uid,
                 certificate=ready["ca"],
                 placeholder=order.placeholder,
+                form=order.credential.form,
+                files=session_files(order.credential),
             ),
         )
         inspected = engine.inspect(container)
@@ -374,9 +386,14 @@ def control_files(
     uid: int,
     certificate: str,
     placeholder: str,
+    form: Form = "api-key",
+    files: Mapping[str, bytes] | None = None,
     directory: str = WORKSPACE,
 ) -> Iterator[bytes]:
-    """The guard's orders, the certificate and the session's own two directories, as a tar."""
+    """The guard's orders, the certificate and the session's own two directories, as a tar.
+
+    ``files`` are the session's own, at its configuration directory's top.
+    """
     orders = {
         "uid": uid,
         "gid": uid,
@@ -393,7 +410,7 @@ def control_files(
         for path, data, mode in (
             (SESSION_FILE, json.dumps(orders).encode(), 0o600),
             (CERTIFICATE, certificate.encode(), 0o644),
-            (MANAGED_SETTINGS, managed_settings(placeholder), 0o644),
+            (MANAGED_SETTINGS, managed_settings(placeholder, form), 0o644),
         ):
             member = tarfile.TarInfo(path.lstrip("/"))
             member.size, member.mode = len(data), mode
@@ -403,6 +420,11 @@ def control_files(
             member.type, member.mode = tarfile.DIRTYPE, stat.S_IRWXU
             member.uid = member.gid = uid
             archive.addfile(member)
+        for name, data in (files or {}).items():
+            member = tarfile.TarInfo(f"{CONFIGURATION_DIRECTORY}/{name}".lstrip("/"))
+            member.size, member.mode = len(data), stat.S_IRUSR | stat.S_IWUSR
+            member.uid = member.gid = uid
+            archive.addfile(member, io.BytesIO(data))
     yield gathered.getvalue()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Literal
 
 HARNESS = "/opt/harness/claude"
 WORKSPACE = "/workspace"
@@ -19,6 +20,20 @@ PROXY_URL = f"http://127.0.0.1:{PROXY_PORT}"
 
 # Starts with what the harness takes for an API key; the sidecar puts the real one in its place.
 PLACEHOLDER_KEY = "sk-ant-api03-placeholder-of-the-recorder-0000000000"
+
+# What it takes for a token of a subscription, which goes with other headers than a key does.
+PLACEHOLDER_TOKEN = "sk-ant-oat01-placeholder-of-the-recorder-0000000000"  # noqa: S105
+PLACEHOLDER_REFRESH = "sk-ant-ort01-placeholder-of-the-recorder-0000000000"
+
+# How a session holds its credential, as the host does: in a variable, or in Claude's own file.
+# What the harness asks and says follows from it (an OAuth session names no API key in its init
+# line and sends another beta), so a session is given the form that the host has.
+Form = Literal["api-key", "bearer", "oauth-token", "file"]
+CREDENTIAL_VARIABLES = {
+    "ANTHROPIC_API_KEY": "api-key",
+    "ANTHROPIC_AUTH_TOKEN": "bearer",
+    "CLAUDE_CODE_OAUTH_TOKEN": "oauth-token",
+}
 
 # One argument of a command line holds at most 128 KiB on Linux (MAX_ARG_STRLEN), its end included.
 TASK_LIMIT = 131_071
@@ -84,10 +99,10 @@ def command_line(
     return (*argv, "--", task)
 
 
-def environment(placeholder: str = PLACEHOLDER_KEY) -> dict[str, str]:
+def environment(placeholder: str = PLACEHOLDER_KEY, form: Form = "api-key") -> dict[str, str]:
     """The whole environment of the harness. Nothing of the host's is in it."""
     return {
-        "ANTHROPIC_API_KEY": placeholder,
+        **{name: placeholder for name, own in CREDENTIAL_VARIABLES.items() if own == form},
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "CLAUDE_CONFIG_DIR": CONFIGURATION_DIRECTORY,
         "DISABLE_AUTOUPDATER": "1",
@@ -115,7 +130,6 @@ def environment(placeholder: str = PLACEHOLDER_KEY) -> dict[str, str]:
 UNSET_ROUTES = (
     "ALL_PROXY",
     "ANTHROPIC_API_HOST",
-    "ANTHROPIC_AUTH_TOKEN",
     "ANTHROPIC_AWS_BASE_URL",
     "ANTHROPIC_BEDROCK_BASE_URL",
     "ANTHROPIC_BEDROCK_MANTLE_BASE_URL",
@@ -132,7 +146,6 @@ UNSET_ROUTES = (
     "CLAUDE_CODE_EXTRA_BODY",
     "CLAUDE_CODE_HTTPS_PROXY",
     "CLAUDE_CODE_HTTP_PROXY",
-    "CLAUDE_CODE_OAUTH_TOKEN",
     "CLAUDE_CODE_PROXY_HOST",
     "CLAUDE_CODE_PROXY_URL",
     "NO_PROXY",
@@ -153,10 +166,10 @@ OFF_ROUTES = (
 MANAGED_SETTINGS = "/etc/claude-code/managed-settings.json"
 
 
-def pinned_routes(placeholder: str = PLACEHOLDER_KEY) -> dict[str, str]:
+def pinned_routes(placeholder: str = PLACEHOLDER_KEY, form: Form = "api-key") -> dict[str, str]:
     """Every variable that decides where the harness goes, at the one value it may have."""
     return {
-        "ANTHROPIC_API_KEY": placeholder,
+        **{name: placeholder if own == form else "" for name, own in CREDENTIAL_VARIABLES.items()},
         "ANTHROPIC_BASE_URL": "https://api.anthropic.com",
         "HTTPS_PROXY": PROXY_URL,
         "HTTP_PROXY": PROXY_URL,
@@ -170,13 +183,13 @@ def pinned_routes(placeholder: str = PLACEHOLDER_KEY) -> dict[str, str]:
     }
 
 
-def managed_settings(placeholder: str = PLACEHOLDER_KEY) -> bytes:
+def managed_settings(placeholder: str = PLACEHOLDER_KEY, form: Form = "api-key") -> bytes:
     """The settings above the project's: the session can read them and not write them.
 
     The empty ``apiKeyHelper`` is what outranks one of the project's: without it a helper written
     in mid-session gave the harness another key, which the sidecar refused and the session ended.
     """
-    settings = {"apiKeyHelper": "", "env": pinned_routes(placeholder)}
+    settings = {"apiKeyHelper": "", "env": pinned_routes(placeholder, form)}
     return json.dumps(settings, indent=1, sort_keys=True).encode()
 
 

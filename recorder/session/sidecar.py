@@ -22,6 +22,7 @@ from recorder.refusal import ExitCode, Refusal
 from recorder.session.attach import Attachment, attach
 from recorder.session.container import EGRESS_LOG, sidecar_container
 from recorder.session.frames import STDOUT
+from recorder.session.harness import Form
 
 READY_SECONDS = 30.0
 END_SECONDS = 10.0
@@ -30,10 +31,19 @@ EGRESS_LIMIT = 256 << 20
 
 @dataclass(frozen=True)
 class Credential:
-    """What the sidecar sends in the placeholder's place. ``value`` is never written anywhere."""
+    """What the sidecar sends in the placeholder's place. ``value`` is never written anywhere.
+
+    ``form`` is how a session holds its placeholder; ``file`` is what the session finds where the
+    form is one. ``expires_at``: seconds since 1970, where that is known. ``copied``: the session
+    gets the credential itself, and nothing is sealed.
+    """
 
     kind: Literal["api_key", "bearer", "none"]
     value: str = field(repr=False)
+    form: Form = "api-key"
+    expires_at: float | None = None
+    file: bytes | None = field(default=None, repr=False)
+    copied: bool = False
 
 
 @dataclass(frozen=True)
