@@ -21,6 +21,7 @@ from recorder.batch.recording import Job, Recorded, Setting
 from recorder.batch.run import run_jobs
 from recorder.batch.schedule import Slot, slots
 from recorder.batch.spec import BatchSpec
+from recorder.batch.tools import lister_on, refuse_leaking_tools
 from recorder.engine.client import Engine, open_engine
 from recorder.images.build import image_tag
 from recorder.refusal import ExitCode, Refusal
@@ -221,6 +222,7 @@ def run_batch(
             if missing:
                 with nothing_left(engine):
                     prove_construction(engine, pinned.session_image, out)
+                    refuse_leaking_tools(lines, lister_on(engine, pinned.session_image))
                     _run(
                         engine,
                         spec,

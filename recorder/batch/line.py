@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from recorder.batch.checking import Check
 from recorder.batch.recording import Line
 from recorder.batch.spec import LineSpec
+from recorder.plan.census import Census
 from recorder.plan.command import ask_plan, plan_arguments
 from recorder.plan.composition import compose_plan
 from recorder.plan.declaration import Declaration, load_declaration
@@ -17,9 +17,10 @@ from recorder.plan.run_plan import PlannedTask, RunPlan, run_plan_of, run_plan_o
 from recorder.refusal import ExitCode, Refusal
 from recorder.workspace.arms import lay_arm
 from recorder.workspace.guards import guard_workspace
-from recorder.workspace.leaks import MCP_FILE, ToolLister, file_leaks, tool_leaks
+from recorder.workspace.leaks import file_leaks
 from recorder.workspace.manifest import digest_of, manifest_of, write_manifest
 from recorder.workspace.seal import seal
+from recorder.workspace.servers import MCP_FILE, servers_of
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,14 @@ class LaidLine:
 class PlanSource:
     """Where the plan of a line comes from: its own file, an engine's command, or this package.
 
-    ``lock`` is for a plan composed here: a digest or a file, None for the corpus' own.
+    ``lock`` is for a plan composed here: a digest or a file, None for the corpus' own. ``census``
+    is the corpus' where many lines are planned over it.
     """
 
     command: str | None = None
     lock: str | None = None
     seed: int = 0
+    census: Census | None = None
 
 
 def plan_line(corpus: Path, spec: LineSpec, source: PlanSource) -> RunPlan:
@@ -83,6 +86,7 @@ def plan_line(corpus: Path, spec: LineSpec, source: PlanSource) -> RunPlan:
         repetitions=spec.repetitions,
         seed=source.seed,
         lock=source.lock,
+        census=source.census,
     )
     return run_plan_of(composed)
 
@@ -165,28 +169,3 @@ def lay_check(corpus: Path, declaration: Declaration, tier: str, tree: Path) -> 
         digest=digest_of(manifest.encode()),
         over=declaration.check_over,
     )
-
-
-def refuse_tool_leaks(laid: LaidLine, lister: ToolLister) -> None:
-    """Refuse (9) a declared string in what the line's MCP servers say of their tools, (8) servers
-    that list none. It needs an engine, so it comes after everything that needs none."""
-    identifiers = [probe.id for probe in laid.probes]
-    found = tool_leaks(laid.line.tree, laid.declaration, identifiers, lister)
-    found.require_none(f"the `{laid.line.arm}` arm of the `{laid.line.tier}` tier")
-
-
-def servers_of(path: Path) -> frozenset[str]:
-    """The names of the MCP servers that a ``.mcp.json`` declares. Refusal 2 for a broken one."""
-    try:
-        document = json.loads(path.read_bytes())
-        servers = document["mcpServers"]
-        if not isinstance(servers, dict):
-            raise TypeError("mcpServers is not an object")
-    except FileNotFoundError:
-        # A tree without the file declares no server.
-        return frozenset()
-    except (ValueError, KeyError, TypeError) as error:
-        raise Refusal(
-            ExitCode.USAGE, f"{path}: declares no MCP servers that can be read: {error!r}"
-        ) from error
-    return frozenset(servers)

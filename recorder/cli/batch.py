@@ -8,14 +8,18 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from msgspec import structs
 from rich.console import Console
 
 from recorder.batch.batch import run_batch, source_of
+from recorder.batch.dry_run import dry_run
 from recorder.batch.recording import Job, Recorded
 from recorder.batch.spec import read_spec
 from recorder.batch.table import print_table, session_table
+from recorder.cli.numbers import positive
+from recorder.cli.plan import listed_on_an_engine
 from recorder.cli.session import (
     credential_of_host,
     host_skills,
@@ -23,6 +27,7 @@ from recorder.cli.session import (
 )
 from recorder.engine.connect import docker_host
 from recorder.refusal import ExitCode, Refusal
+from recorder.session.leftovers import work_directory
 
 batch = typer.Typer(help="Many sessions under one plan.", no_args_is_help=True)
 
@@ -91,3 +96,41 @@ def run(
             f"{report.failed} of {len(report.rows)} sessions failed to record: see "
             f"{out}/sessions/*/evidence.json",
         )
+
+
+@batch.command("plan")
+def plan(
+    spec: Annotated[Path, typer.Argument(help="The batch file.")],
+    max_sessions: Annotated[
+        int | None,
+        typer.Option(parser=positive, metavar="N", help="Say in how many slices it would run."),
+    ] = None,
+    repetitions: Annotated[
+        int | None,
+        typer.Option(parser=positive, metavar="N", help="Price every line with this many."),
+    ] = None,
+    tools: Annotated[
+        bool, typer.Option("--tools", help="Ask MCP servers for their tools, in containers.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Say what a batch would run, cost and leak; nothing is spent.
+
+    No engine is asked, unless --tools has it list what the MCP servers of each tree say.
+    """
+    read = read_spec(spec)
+    with work_directory() as work:
+        report = dry_run(
+            read,
+            spec.parent / read.corpus,
+            work,
+            max_sessions=max_sessions,
+            repetitions=repetitions,
+            lister=listed_on_an_engine if tools else None,
+        )
+    if as_json:
+        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    else:
+        for line in report.said():
+            print(line)
+    report.require_no_leak()

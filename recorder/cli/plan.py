@@ -8,13 +8,18 @@ from typing import Annotated
 
 import typer
 
+from recorder.batch.batch import image_id
+from recorder.batch.tools import lister_on
 from recorder.cli.numbers import positive
+from recorder.engine.client import open_engine
+from recorder.engine.connect import docker_host
 from recorder.plan.composition import compose_plan
 from recorder.plan.declaration import Declaration, load_declaration
 from recorder.plan.rendering import render_members, render_plan
 from recorder.refusal import ExitCode, Refusal
+from recorder.session.leftovers import nothing_left
 from recorder.workspace.arms import diff_arm, lay_arm
-from recorder.workspace.leaks import Leaks, file_leaks, tool_leaks
+from recorder.workspace.leaks import Leaks, ToolTexts, file_leaks, tool_leaks
 from recorder.workspace.listing import fold_lines, instrument_lines, key_lines, named_lines
 from recorder.workspace.seal import seal, secrets_of
 
@@ -157,11 +162,22 @@ def _say_leaks(
     for directory in (workspace, *([configuration] if configuration else [])):
         if not directory.is_dir():
             raise Refusal(ExitCode.USAGE, f"{directory}: is no directory")
+    # A probe that the corpus does not hold is a slip, and not a probe without strings.
     secrets_of(corpus, declaration, probes)
     found = file_leaks(workspace, declaration, probes, configuration=configuration)
     for leak in found.found:
         print(leak.line())
-    tools = tool_leaks(workspace, declaration, probes, None)
+    tools = tool_leaks(workspace, declaration, probes, listed_on_an_engine)
     for line in tools.lines():
         print(line)
     Leaks((*found.found, *tools.found), ()).require_none(str(workspace))
+
+
+def listed_on_an_engine(workspace: Path) -> ToolTexts:
+    """The tools of a tree's servers. Refusal 3 without an engine or its images."""
+    engine = open_engine(docker_host())
+    try:
+        with nothing_left(engine):
+            return lister_on(engine, image_id(engine, "session"))(workspace)
+    finally:
+        engine.close()

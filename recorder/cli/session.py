@@ -17,6 +17,7 @@ from recorder.batch.recording import Job, Recorded, Setting
 from recorder.batch.run import run_jobs
 from recorder.batch.spec import LineSpec
 from recorder.batch.table import print_table, session_table
+from recorder.batch.tools import lister_on, refuse_leaking_tools
 from recorder.engine.client import open_engine
 from recorder.engine.connect import connect, docker_host, engine_facts
 from recorder.plan.reading import read_plan_file
@@ -147,6 +148,7 @@ def record_session(
             labels = {DRIVER_LABEL: driver_identity()}
             with nothing_left(engine):
                 prove_construction(engine, images[0], out.absolute())
+                refuse_leaking_tools([laid], lister_on(engine, images[0]))
                 with source.upstream(engine, driver_name(), labels) as upstream:
                     setting = Setting(
                         session_image=images[0],

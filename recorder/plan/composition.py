@@ -115,11 +115,13 @@ def compose_plan(
     repetitions: int | None = None,
     seed: int = 0,
     lock: str | None = None,
+    census: Census | None = None,
 ) -> Plan:
     """The plan of a corpus. Refuses (2) an impossible argument, (5) what cannot be composed.
 
     ``arm`` narrows the plan to one arm of the tier, ``category`` and ``exclude`` the
-    selection. ``lock`` is a digest ``sha256:…``, a file, or None for the corpus' own.
+    selection. ``lock`` is a digest ``sha256:…``, a file, or None for the corpus' own. ``census``
+    is the corpus' where it was taken already.
     """
     if tier not in TIERS:
         raise Refusal(ExitCode.USAGE, f"--tier {tier}: the tiers are {', '.join(TIERS)}")
@@ -134,9 +136,8 @@ def compose_plan(
     if not corpus.is_dir():
         raise Refusal(ExitCode.PLAN, f"{corpus}: is no directory; --corpus names the tree")
     declaration = load_declaration(corpus, ExitCode.PLAN)
-    census = take_census(corpus, declaration)
     return plan_over(
-        census,
+        take_census(corpus, declaration) if census is None else census,
         declaration,
         tier=tier,
         arm=arm,

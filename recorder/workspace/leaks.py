@@ -13,8 +13,7 @@ from pathlib import Path
 from recorder.plan.declaration import Declaration
 from recorder.refusal import ExitCode, Refusal
 from recorder.workspace.loaded import Loaded, loaded_configuration, loaded_text
-
-MCP_FILE = ".mcp.json"
+from recorder.workspace.servers import MCP_FILE, servers_of
 
 ToolTexts = Mapping[str, Sequence[str]]
 """Each tool of the servers of a workspace with every text that a harness loads about it."""
@@ -54,17 +53,18 @@ class Leaks:
             *(f"undeclared {probe}" for probe in self.undeclared),
         )
 
+    def reasons(self, what: str) -> tuple[str, ...]:
+        """Why ``what`` is refused: a line for each string that nobody keeps."""
+        return tuple(
+            f"{what}: {leak.name} holds {leak.string!r}, which gives {leak.probe} away; "
+            "take it out, or declare the probe under `leaks_kept`"
+            for leak in self.unkept
+        )
+
     def require_none(self, what: str) -> None:
         """Refuse (9) a string that nobody keeps."""
         if self.unkept:
-            raise Refusal(
-                ExitCode.NAMED,
-                *(
-                    f"{what}: {leak.name} holds {leak.string!r}, which gives {leak.probe} away; "
-                    "take it out, or declare the probe under `leaks_kept`"
-                    for leak in self.unkept
-                ),
-            )
+            raise Refusal(ExitCode.NAMED, *self.reasons(what))
 
 
 def find_leaks(texts: Iterable[Loaded], declaration: Declaration, probes: Sequence[str]) -> Leaks:
@@ -110,13 +110,23 @@ def file_leaks(
 
 
 def declares_tools(workspace: Path) -> bool:
-    """Whether a workspace declares MCP servers, whose tools every session is told."""
-    return (workspace / MCP_FILE).is_file()
+    """Whether a workspace declares MCP servers, whose tools every session is told. Refusal 2 for
+    a declaration that cannot be read."""
+    return bool(servers_of(workspace / MCP_FILE))
 
 
 def tool_texts(tools: ToolTexts) -> tuple[Loaded, ...]:
-    """The texts of tools, each under ``mcp:<tool>``."""
-    return tuple(Loaded(f"mcp:{name}", "\n".join((name, *texts))) for name, texts in tools.items())
+    """The texts of tools, each under ``mcp:<tool>``, its server's own name for it.
+
+    A key may be the harness's name for it, ``mcp__<server>__<tool>``.
+    """
+    return tuple(
+        Loaded(f"mcp:{_own_name(name)}", "\n".join((name, *texts))) for name, texts in tools.items()
+    )
+
+
+def _own_name(name: str) -> str:
+    return name.split("__", 2)[-1] if name.startswith("mcp__") else name
 
 
 def tool_leaks(

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from recorder.batch.line import LaidLine, PlanSource, lay_line, plan_line, refuse_tool_leaks
+from recorder.batch.line import LaidLine, PlanSource, lay_line, plan_line
 from recorder.batch.spec import LineSpec, read_spec
+from recorder.batch.tools import refuse_leaking_tools
 from recorder.plan.composition import compose_plan
 from recorder.plan.probes import section
 from recorder.plan.rendering import render_plan
@@ -50,6 +51,8 @@ def planned(corpus: Path, spec: LineSpec, command: str | None = None) -> RunPlan
 
 
 def laid(corpus: Path, tmp_path: Path, spec: LineSpec, **options: object) -> LaidLine:
+    for laid_before in tmp_path.glob("tree*"):
+        shutil.rmtree(laid_before)
     return lay_line(corpus, spec, tmp_path / "tree", **options)  # type: ignore[arg-type]
 
 
@@ -102,7 +105,6 @@ def test_a_turn_cap_that_is_given_reaches_the_harness_b08(corpus: Path, tmp_path
     argv = command_line("Do it.", max_turns=found.line.max_turns)
     assert argv[argv.index("--max-turns") + 1] == "80"
     # B09: no cap is declared and none given.
-    shutil.rmtree(tmp_path / "tree")
     assert laid(corpus, tmp_path, line()).line.max_turns is None
 
 
@@ -197,15 +199,14 @@ def test_a_leak_that_nobody_keeps_is_nine_before_any_engine_p18(
     with pytest.raises(Refusal, match=r"CLAUDE\.md holds 'kibibytes'") as caught:
         laid(corpus, tmp_path, line())
     assert caught.value.code == ExitCode.NAMED
-    shutil.rmtree(tmp_path / "tree")
     laid(corpus, tmp_path, line(arm="absent"))
 
 
 def test_a_leak_of_a_tool_is_nine_once_there_is_an_engine_e25(corpus: Path, tmp_path: Path) -> None:
     found = laid(corpus, tmp_path, line())
-    refuse_tool_leaks(found, lambda _: {"list": ["Lists documents."]})
+    refuse_leaking_tools([found], lambda _: {"list": ["Lists documents."]})
     with pytest.raises(Refusal, match=r"mcp:list holds 'unsigned'") as caught:
-        refuse_tool_leaks(found, lambda _: {"list": ["Whether it is unsigned."]})
+        refuse_leaking_tools([found], lambda _: {"list": ["Whether it is unsigned."]})
     assert caught.value.code == ExitCode.NAMED
 
 

@@ -273,7 +273,7 @@ def test_what_a_server_says_of_its_tools_leaks_e25(tmp_path: Path) -> None:
         return tools
 
     assert tool_leaks(tmp_path, DECLARATION, [PROBE], lister).found == ()
-    plant(tmp_path, {".mcp.json": '{"mcpServers": {}}'})
+    plant(tmp_path, {".mcp.json": '{"mcpServers": {"s": {}}}'})
     assert tool_leaks(tmp_path, DECLARATION, ["PROBE-FIX-none"], lister).found == ()
     assert asked == []
     found = tool_leaks(tmp_path, DECLARATION, [PROBE], lister)
@@ -281,15 +281,27 @@ def test_what_a_server_says_of_its_tools_leaks_e25(tmp_path: Path) -> None:
     assert asked == [tmp_path]
 
 
-def test_a_declared_server_that_nothing_can_list_is_three_e29(tmp_path: Path) -> None:
+def test_a_tool_is_reported_by_its_servers_own_name_for_it(tmp_path: Path) -> None:
+    plant(tmp_path, {".mcp.json": '{"mcpServers": {"s": {}}}'})
+    tools = listing(mcp__s__find_it=[STRING], mcp__s=[STRING])
+    found = tool_leaks(tmp_path, DECLARATION, [PROBE], lambda _: tools).found
+    assert [leak.name for leak in found] == ["mcp:find_it", "mcp:s"]
+
+
+def test_a_file_that_declares_no_server_asks_none(tmp_path: Path) -> None:
     plant(tmp_path, {".mcp.json": '{"mcpServers": {}}'})
+    assert tool_leaks(tmp_path, DECLARATION, [PROBE], None).found == ()
+
+
+def test_a_declared_server_that_nothing_can_list_is_three_e29(tmp_path: Path) -> None:
+    plant(tmp_path, {".mcp.json": '{"mcpServers": {"s": {}}}'})
     with pytest.raises(Refusal, match=r"\.mcp\.json") as refused:
         tool_leaks(tmp_path, DECLARATION, [PROBE], None)
     assert refused.value.code == ExitCode.MISSING
 
 
 def test_a_server_that_lists_no_tool_is_eight_p20(tmp_path: Path) -> None:
-    plant(tmp_path, {".mcp.json": '{"mcpServers": {}}'})
+    plant(tmp_path, {".mcp.json": '{"mcpServers": {"s": {}}}'})
     with pytest.raises(Refusal, match="no tool") as refused:
         tool_leaks(tmp_path, DECLARATION, [PROBE], lambda _: {})
     assert refused.value.code == ExitCode.INSTRUMENT
