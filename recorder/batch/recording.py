@@ -12,8 +12,10 @@ import datetime
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 
 from recorder import __version__
@@ -36,14 +38,15 @@ from recorder.evidence.document import (
     masked,
 )
 from recorder.evidence.egress import EgressSummary, phrase, summarise
+from recorder.evidence.pricing import rates_as_text, shipped_prices
 from recorder.evidence.prose import statements
 from recorder.plan.composition import IdentityMembers
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.attach import ATTACH_QUERY
+from recorder.session.credentials import holders, placeholder_of, require_lasting
 from recorder.session.driver import Order, Session, Watched, write_durable
 from recorder.session.harness import (
     CONFIGURATION_DIRECTORY,
-    PLACEHOLDER_KEY,
     TASK_LIMIT,
     WORKSPACE,
     command_line,
@@ -81,7 +84,10 @@ LOG_LINES_LIMIT = 1 << 20
 
 @dataclass(frozen=True)
 class Setting:
-    """What every session of a driver shares. ``credential_of`` gives a session its credential."""
+    """What every session of a driver shares. ``credential_of`` gives a session its credential.
+
+    ``dollars`` is each session's bound, which its sidecar holds it to; None: no bound.
+    """
 
     session_image: str
     sidecar_image: str
@@ -93,6 +99,7 @@ class Setting:
     host_skills: frozenset[str]
     not_enforced: tuple[str, ...] = ()
     disk_floor: int = 1 << 30
+    dollars: Decimal | None = None
 
 
 @dataclass(frozen=True)
@@ -175,6 +182,9 @@ def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
             f"{job.directory} and {setting.disk_floor} are kept free: free some disk",
         )
     name = f"{driver_name()}-{job.session}"
+    credential = setting.credential_of(job.probe, job.session)
+    require_lasting(credential, f"session {job.session}", seconds=setting.timeout, now=time.time())
+    placeholder = placeholder_of(credential)
     order = Order(
         name=name,
         session_image=setting.session_image,
@@ -186,11 +196,11 @@ def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
             model=setting.model,
             max_turns=line.max_turns,
         ),
-        environment=environment(),
+        environment=environment(placeholder, credential.form),
         workspace=lambda uid: pack(line.tree, uid, uid, prefix="workspace"),
         upstream=setting.upstream,
-        credential=setting.credential_of(job.probe, job.session),
-        placeholder=PLACEHOLDER_KEY,
+        credential=credential,
+        placeholder=placeholder,
         labels={
             DRIVER_LABEL: driver_identity(),
             DIRECTORY_LABEL: str(job.directory),
@@ -200,6 +210,8 @@ def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
         uid=job.uid,
         timeout=setting.timeout,
         disk_floor=setting.disk_floor,
+        dollars=setting.dollars,
+        prices=rates_as_text(shipped_prices()),
     )
     session = Session(engine, order)
     try:
@@ -243,6 +255,7 @@ def record(
     cost = None if isinstance(members.cost_cents, Unknown) else members.cost_cents
     checked: CheckRecord | None = None
     try:
+        _refuse_copies(session, job)
         _refuse(watched, observation, egress, job, setting)
         if corroboration is not None:
             require_agreement(corroboration, f"session {job.session}")
@@ -317,6 +330,20 @@ def record(
     write_durable(job.directory / "evidence.json", encode_evidence(evidence))
     answer = event.answer if event is not None and isinstance(event.answer, str) else None
     return Recorded(job, evidence, event, identity, cost, answer, refusal)
+
+
+def _refuse_copies(session: Session, job: Job) -> None:
+    """Refusal 12 where a session was given its credential itself and a file it left holds it."""
+    credential = session.order.credential
+    held = holders(credential.value, job.directory) if credential.copied else ()
+    if held:
+        names = ", ".join(str(path.relative_to(job.directory)) for path in held)
+        raise Refusal(
+            ExitCode.CONFINEMENT,
+            f"session {job.session}: {names} in {job.directory} holds the credential that was "
+            "copied in: remove it, have the token revoked, and use `credentials: claude`, which "
+            "gives a session nothing of it",
+        )
 
 
 def _refuse(
@@ -595,7 +622,7 @@ def _evidence(
         rehearsal=setting.rehearsal or observation.rehearsal,
         argv=order.argv,
         environment=tuple(sorted(order.environment)),
-        pinned=tuple(sorted(pinned_routes(order.placeholder))),
+        pinned=tuple(sorted(pinned_routes(order.placeholder, order.credential.form))),
         attach=Attach(
             query=ATTACH_QUERY, before_start=True, standard_input_once=True, engine_log="none"
         ),

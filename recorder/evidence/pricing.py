@@ -84,6 +84,18 @@ def shipped_prices() -> PriceTable:
     return parse_prices(text, name)
 
 
+def rates_as_text(table: PriceTable) -> dict[str, dict[str, str]]:
+    """The table as the sidecar takes it: a model to its rates as decimal text."""
+    return {
+        model: {
+            name: str(rate)
+            for name, rate in msgspec.structs.asdict(rates).items()
+            if rate is not None
+        }
+        for model, rates in table.models.items()
+    }
+
+
 def tokens_of(usage: Mapping[str, Any]) -> Tokens | None:
     """The counts of a provider's usage; None where they do not say what was read and written."""
     split = usage.get("cache_creation")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -68,7 +69,8 @@ class Scene:
 
     ``subagents`` maps a text of a subagent's first message to that subagent's turns. ``order``
     changes the session's order, and ``meddling`` what lies in its container: how a test shows
-    that it fails where the construction is another.
+    that it fails where the construction is another. ``credential`` gives the rehearsal's another
+    form, and ``dollars`` is the session's bound.
     """
 
     turns: tuple[Turn, ...]
@@ -76,6 +78,8 @@ class Scene:
     executable: frozenset[str] = frozenset()
     subagents: Mapping[str, tuple[Turn, ...]] = field(default_factory=dict)
     order: Callable[[Order], Order] = lambda order: order
+    credential: Callable[[Credential], Credential] = lambda credential: credential
+    dollars: Decimal | None = None
     meddling: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
     eager: bool = True
 
@@ -294,7 +298,10 @@ class Stage:
             session_image=image_id(engine, "session"),
             sidecar_image=image_id(engine, "proxy"),
             upstream=self._upstream,
-            credential_of=lambda _probe, _session: Credential("api_key", credential),
+            credential_of=lambda _probe, _session: scene.credential(
+                Credential("api_key", credential)
+            ),
+            dollars=scene.dollars,
             rehearsal=True,
             model=MODEL,
             timeout=90.0,
