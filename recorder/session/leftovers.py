@@ -8,6 +8,7 @@ while one of its containers runs, and what it only created counts as left after 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -87,7 +88,28 @@ def _start_time(process: int) -> str:
 
 
 def collect_leftovers(engine: Engine) -> tuple[Leftover, ...]:
-    """Keep the evidence of every dead driver's containers, then remove them."""
+    """Keep the evidence of every dead driver's containers, then remove them.
+
+    One driver at a time: when this returns, evidence that another was keeping is kept too, and
+    nobody writes any more into the directory of a session that is about to be moved aside.
+    """
+    with _alone():
+        return _collect_dead(engine)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    lock = Path(tempfile.gettempdir()) / f"recorder-leftovers.{os.geteuid()}.lock"
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(lock, flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _collect_dead(engine: Engine) -> tuple[Leftover, ...]:
     now = time.time()
     seen = {
         container["Labels"][DRIVER_LABEL]

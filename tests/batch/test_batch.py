@@ -21,6 +21,7 @@ from tests.recording.rig import EXAMPLES, Ran, eventually, recorder, running, th
 pytestmark = pytest.mark.engine
 
 SESSIONS = 6
+CHECK = 'python3 -I "{baseline}/tools/check_reports.py" "{workspace}"'
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,11 @@ def test_the_transform_makes_the_same_event_from_what_was_kept(
             kept = path.parent / "produced" / artifact["result"].removeprefix("sha256:")
             target.write_bytes(kept.read_bytes())
         answers = {"p1": "signed, unsigned, unknown", "p3": "bytes, kibibytes, records"}
-        given = ("--answers", answers[position]) if position in answers else ()
+        given: tuple[str | Path, ...] = ("--corpus", corpus)
+        if position in answers:
+            given += ("--answers", answers[position])
+        if event["produced"]:
+            given += ("--check", CHECK, "--baseline", corpus)
         made = recorder(
             *("transform", "--probe", probes[position], "--session", path.parent.name),
             *("--workspace", workspace, *given),

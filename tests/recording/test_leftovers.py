@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 import tempfile
@@ -132,6 +134,26 @@ def test_only_what_a_dead_driver_left_is_collected(rig: Rig, dead: str, tmp_path
             engine.remove_container(container)
     # It never started, so it left its state and no outcome.
     assert (tmp_path / "leftover-session.json").is_file()
+
+
+@pytest.mark.engine
+def test_two_drivers_do_not_collect_at_once(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    collected = threading.Event()
+
+    def collect() -> None:
+        collect_leftovers(rig.engine)
+        collected.set()
+
+    with (tmp_path / f"recorder-leftovers.{os.geteuid()}.lock").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        collecting = threading.Thread(target=collect)
+        collecting.start()
+        assert not collected.wait(0.5)
+    assert collected.wait(30)
+    collecting.join()
 
 
 @pytest.mark.engine
