@@ -374,7 +374,7 @@ def test_the_instrument_is_eight_and_wins_over_nine_c06_c08(clean: Path, corpus:
         pytest.param("0001-opened.bak", "", id="a-file-name"),
     ],
 )
-def test_a_file_that_names_the_probe_is_nine_and_named(
+def test_a_file_that_names_the_probe_is_nine_and_named_and_without_it_the_guards_pass_c10(
     clean: Path, corpus: Path, name: str, content: str
 ) -> None:
     plant(clean, {name: content})
