@@ -100,12 +100,13 @@ def lay_line(
     lock: str | None = None,
     max_turns: int | None = None,
     plan_command: str | None = None,
+    probe: str | None = None,
 ) -> LaidLine:
     """Plan a line, lay its arm at ``tree`` and seal it for every probe of the plan.
 
     Refusals: 5 and 11 (the plan), 2 and 8 (the arm), 4, 6, 8 and 9 (the sealed tree, and what
     leaks from its files). The tree must stay until its last session has ended. ``max_turns``
-    overrides the tier's own.
+    overrides the tier's own; ``probe`` is one that the plan has to select (11).
     """
     if not corpus.is_dir():
         raise Refusal(ExitCode.PLAN, f"{corpus}: is no directory; --corpus names the tree")
@@ -114,6 +115,8 @@ def lay_line(
     declaration = load_declaration(corpus, ExitCode.INSTRUMENT)
     plan = plan_line(corpus, spec, PlanSource(plan_command, lock, seed))
     plan.require_start()
+    if probe is not None:
+        plan.task(probe)
     repetitions = plan.repetitions or spec.repetitions
     if repetitions is None:
         raise Refusal(

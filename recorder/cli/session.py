@@ -129,6 +129,7 @@ def record_session(
             lock=lock,
             max_turns=max_turns,
             plan_command=plan_command,
+            probe=probe,
         )
         chosen = laid.task(probe)
         source = source or source_of(None, credential_of_host())

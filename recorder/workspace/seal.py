@@ -346,55 +346,56 @@ def examine(
 ) -> Sealing:
     """What a workspace has to lose. Refuses with ``unreadable`` what cannot be read in it.
 
-    A document that only the workspace holds, and that names a probe, goes with every line
-    that names it too: so the reading is repeated until it finds no other.
+    A document that only the workspace holds, and that names a probe, goes with every line that
+    names it too; so the documents are read before the rest, and each file once.
     """
     found, instrument = _walk_workspace(workspace, declaration, unreadable)
+    reading = _Reading(workspace, unreadable)
+    whole = _with_fresh(secrets, found, reading, declaration)
+    return decide(map(reading.take, found), whole, declaration, instrument)
+
+
+def _with_fresh(
+    secrets: Secrets, found: Sequence[Found], reading: _Reading, declaration: Declaration
+) -> Secrets:
+    """The secrets, and the documents naming a probe that only the workspace holds."""
     shared = shared_names(item.path for item in found if stat.S_ISREG(item.status.st_mode))
-    while True:
-        reading = _Reading(workspace, declaration, secrets, shared, unreadable)
-        sealing = decide(map(reading.read, found), secrets, declaration, instrument)
-        if not reading.fresh:
-            return sealing
-        secrets = replace(
-            secrets,
-            documents=(*secrets.documents, *(subject for subject, _ in reading.fresh)),
-            probe_of={
-                **secrets.probe_of,
-                **{subject.title: probe for subject, probe in reading.fresh},
-            },
-        )
+    known = {subject.path for subject in secrets.documents}
+    names = Names(secrets.probes)
+    documents = list(secrets.documents)
+    probe_of = dict(secrets.probe_of)
+    for item in found:
+        if (
+            item.path in known
+            or not stat.S_ISREG(item.status.st_mode)
+            or not _may_go_with(item.path, declaration)
+        ):
+            continue
+        content = reading.ahead(item)
+        if named := names.found(content):
+            subject = _document(item.path, content, shared)
+            documents.append(subject)
+            probe_of[subject.title] = named[0].title
+    return replace(secrets, documents=tuple(documents), probe_of=probe_of)
 
 
 class _Reading:
-    """One reading of a workspace, and the documents naming a probe that only it holds."""
+    """The things of a workspace, each read once. What is read ahead is kept until it is taken."""
 
-    def __init__(
-        self,
-        workspace: Path,
-        declaration: Declaration,
-        secrets: Secrets,
-        shared: frozenset[bytes],
-        unreadable: ExitCode,
-    ) -> None:
-        self.fresh: list[tuple[Subject, str]] = []
+    def __init__(self, workspace: Path, unreadable: ExitCode) -> None:
         self._workspace = workspace
-        self._declaration = declaration
-        self._known = {subject.path for subject in secrets.documents}
-        self._names = Names(secrets.probes)
-        self._shared = shared
         self._unreadable = unreadable
+        self._ahead: dict[bytes, bytes] = {}
 
-    def read(self, found: Found) -> Read:
+    def ahead(self, found: Found) -> bytes:
         content = _readable(self._workspace, found, self._unreadable)
-        is_candidate = (
-            found.path not in self._known
-            and stat.S_ISREG(found.status.st_mode)
-            and _may_go_with(found.path, self._declaration)
-        )
-        if is_candidate and (named := self._names.found(content)):
-            subject = _document(found.path, content, self._shared)
-            self.fresh.append((subject, named[0].title))
+        self._ahead[found.path] = content
+        return content
+
+    def take(self, found: Found) -> Read:
+        content = self._ahead.pop(found.path, None)
+        if content is None:
+            content = _readable(self._workspace, found, self._unreadable)
         return Read(found.path, content)
 
 

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from recorder.batch.dry_run import DryRun, Share, dry_run
 from recorder.batch.spec import BatchSpec, LineSpec
 from recorder.cli import app
+from recorder.plan.composition import compose_plan
 from recorder.plan.declaration import Power
 from recorder.plan.power import sample_size
+from recorder.plan.rendering import render_plan
 from recorder.refusal import ExitCode, Refusal
 
 ARMS = ("present", "absent", "no-hook", "no-skills", "no-claude-md", "mcp")
@@ -332,6 +334,17 @@ def test_what_is_fatal_has_its_code(
     with pytest.raises(Refusal, match=says) as refused:
         report(corpus, lines, tmp_path)
     assert refused.value.code == code
+
+
+def test_a_line_that_follows_a_plans_text_is_priced_by_it(corpus: Path, tmp_path: Path) -> None:
+    plan = compose_plan(corpus, tier="campaign", category="discovery", arm="mcp", repetitions=3)
+    path = tmp_path / "plan.txt"
+    path.write_text(render_plan(plan).replace("$0.50 each", "$0.75 each"))
+    found = report(corpus, [line("mcp", plan=str(path))], tmp_path)
+    assert (found.sessions, found.cents) == (9, 675)
+    with pytest.raises(Refusal, match="fixes those of its line") as refused:
+        report(corpus, [line("mcp", plan=str(path))], tmp_path, repetitions=2)
+    assert refused.value.code == ExitCode.USAGE
 
 
 def test_repetitions_are_priced_as_given_p26(corpus: Path, tmp_path: Path) -> None:

@@ -207,3 +207,71 @@ def test_a_configuration_directory_leaks_too_e26_e27(
     assert ended.code == 9
     assert "leak PROBE-EX-units config:CLAUDE.md kibibytes\n" in ended.out
     assert "leak PROBE-EX-units config:skills/planted/SKILL.md SLU-DEC-0003\n" in ended.out
+
+
+def follow(run: Run, corpus: Path, tmp_path: Path, *options: str | Path) -> Ran:
+    out = tmp_path / "out"
+    return run(
+        *("record", "--corpus", corpus, "--probe", PROBES[0], "--session", "s", "--out", out),
+        *options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "says"),
+    [
+        pytest.param(
+            "printf '## This run does not start\\n\\nToo many.\\n'",
+            11,
+            "refuses this run",
+            id="B01",
+        ),
+        pytest.param("echo 'no lock here' >&2; exit 3", 5, "no lock here", id="B04"),
+        pytest.param(
+            "sed s/PROBE-EX-units/PROBE-EX-other/ {plan}", 11, "does not select", id="B03"
+        ),
+    ],
+)
+def test_a_plan_command_refuses_before_any_engine(
+    run: Run,
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    body: str,
+    code: int,
+    says: str,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/engine.sock")
+    plan = tmp_path / "plan.txt"
+    plan.write_text(render_plan(compose_plan(corpus, tier="campaign")))
+    engine = tmp_path / "engine.sh"
+    engine.write_text("#!/bin/sh\n" + body.replace("{plan}", str(plan)) + "\n")
+    engine.chmod(0o755)
+    ended = follow(
+        run, corpus, tmp_path, "--tier", "campaign", "--plan-command", f"{engine} probe plan"
+    )
+    assert (ended.code, ended.out) == (code, "")
+    assert says in ended.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_and_what_would_make_another_are_not_both_given(
+    run: Run, corpus: Path, tmp_path: Path
+) -> None:
+    for options in (["--lock", "sha256:x"], ["--seed", "3"], ["--plan-command", "x"]):
+        ended = follow(run, corpus, tmp_path, "--plan", tmp_path / "plan.txt", *options)
+        assert (ended.code, ended.out) == (2, "")
+        assert "--plan" in ended.err
+
+
+def test_a_campaign_that_an_arm_cannot_satisfy_is_eleven_b02(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/engine.sock")
+    (corpus / "docs" / "probes" / "0009-a-tool-it-has-to-open.md").write_text(
+        "---\nid: PROBE-EX-tool\nprobe_category: discovery\nexpectation: opened\n"
+        "relations:\n  examines: [tools/documents_server.py]\n---\n\n## Task\n\nOpen it.\n"
+    )
+    ended = follow(run, corpus, tmp_path, "--tier", "campaign")
+    assert (ended.code, ended.out) == (11, "")
+    assert "`absent` arm" in ended.err

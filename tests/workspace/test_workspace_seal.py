@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import recorder.workspace.seal
 from recorder.plan.declaration import Declaration, parse_declaration
 from recorder.refusal import ExitCode, Refusal
 from recorder.workspace.guards import guard_workspace
@@ -420,6 +422,8 @@ WORDS = st.sampled_from(
         "HW-OBL-0013",
         "0198-session-budget.md",
         "HW-OBL-0014",
+        "PROBE\\u002dFIX-opened",
+        "\\nHW-OBL-0198",
         "text",
         "[",
         '"',
@@ -462,6 +466,25 @@ def test_a_sealed_tree_passes_the_guards_and_sealing_it_again_changes_nothing(
     before = manifest_of(workspace)
     assert sealed(workspace, corpus).nothing
     assert manifest_of(workspace) == before
+
+
+def test_each_file_of_a_workspace_is_read_once(
+    workspace: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = "---\nid: HW-NEW-0001\n---\n0001-opened"
+    plant(workspace, {"docs/obligations/0300-new.md": fresh, "docs/a.md": "HW-NEW-0001\nx\n"})
+    read: list[bytes] = []
+    blocks = recorder.workspace.seal.read_blocks
+
+    def counted(path: bytes) -> Iterator[bytes]:
+        if path.startswith(os.fsencode(workspace)):
+            read.append(path)
+        return blocks(path)
+
+    monkeypatch.setattr(recorder.workspace.seal, "read_blocks", counted)
+    sealed(workspace, corpus)
+    assert len(read) == len(set(read)) > 10
+    assert (workspace / "docs/a.md").read_text() == "x\n"
 
 
 def test_twenty_thousand_files_are_sealed_for_twenty_five_probes_within_three_seconds(
