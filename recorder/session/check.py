@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from docker.errors import APIError
 from requests.exceptions import RequestException
 
 from recorder.engine.client import Engine
@@ -100,8 +101,12 @@ def run_program(
         session_container(image, {**labels, "recorder.role": "check"}, None, limits or Limits()),
     )
     try:
-        for tree in program.trees:
-            engine.put(container, "/", tree(uid))
+        try:
+            for tree in program.trees:
+                engine.put(container, "/", tree(uid))
+        except APIError as error:
+            # A path that cannot be there, such as a file below a link of the tree it is put into.
+            return ProgramEnd(None, False, b"", b"", f"its trees could not be laid: {error}")
         engine.put(
             container,
             "/",
