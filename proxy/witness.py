@@ -75,7 +75,7 @@ def block_digest(block: Mapping[str, Any]) -> str:
                 "type": kind,
                 "tool_use_id": block.get("tool_use_id"),
                 "content": [_plain(each) for each in blocks_of(block.get("content"))],
-                "is_error": bool(block.get("is_error", False)),
+                "is_error": block.get("is_error") is True,
             }
         case _:
             substance = _plain(block)

@@ -88,14 +88,16 @@ def _text_faults(stream: StreamWitness, result: ShownResult) -> Iterator[str]:
     shown = [block for block in stream.blocks if block.thread == MAIN and block.line < result.line]
     own = [block for block in stream.own_words if block.line < result.line]
     last = shown[-1] if shown else None
-    if subtype == "success" and members.get("is_error") is not True:
+    if not isinstance(members.get("is_error"), bool) or not isinstance(subtype, str):
+        yield "it does not state how the session ended"
+    if members.get("is_error") is not True and subtype != "error_max_turns":
         # A background subagent holds the first result back until the end, so an earlier answer
         # may be its text; and a turn can end before it asked for anything.
         said = {block.digest for block in _last_of_each_turn(stream, shown)}
         asked = any(_numbers(members.get("usage"), USAGE) or (1,))
         empty = last is None or last.kind != "text" or not said or not asked
         if not isinstance(text, str):
-            yield "a success states no text"
+            yield "it states no error and no text"
         elif not (text == "" and empty) and _digest(text) not in said:
             yield "the final text is not the last that the provider gave"
     elif subtype == "success":
@@ -103,10 +105,12 @@ def _text_faults(stream: StreamWitness, result: ShownResult) -> Iterator[str]:
             yield "an error is stated as the result, and no line of the stream tells it"
     elif subtype == "error_max_turns" and last is not None and last.kind == "text":
         yield "the turn cap is stated as the end, and the last answer asks for no further turn"
-    called = {block.block.get("id") for block in stream.blocks if block.kind == "tool_use"}
-    for denied in members.get("permission_denials") or ():
-        if isinstance(denied, dict) and denied.get("tool_use_id") not in called:
-            yield f"a call was denied that is not shown ({denied.get('tool_use_id')})"
+    called = {str(block.block.get("id")) for block in stream.blocks if block.kind == "tool_use"}
+    denials = members.get("permission_denials")
+    for denied in denials if isinstance(denials, list) else ():
+        call = str(denied.get("tool_use_id")) if isinstance(denied, dict) else "no call"
+        if call not in called:
+            yield f"a call was denied that is not shown ({call})"
 
 
 def _last_of_each_turn(stream: StreamWitness, shown: Sequence[ShownBlock]) -> Iterator[ShownBlock]:

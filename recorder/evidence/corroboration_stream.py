@@ -112,14 +112,19 @@ class _Reading:
 
     def take(self, number: int, line: bytes) -> None:
         try:
-            value = json.loads(line)
+            value = json.loads(line, object_pairs_hook=_once)
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
             self.unreadable.append(number)
             return
-        if isinstance(session := value.get("session_id"), str):
+        session, parent = value.get("session_id"), value.get("parent_tool_use_id")
+        if isinstance(session, str):
             self.sessions[session] = None
+        elif value.get("type") in ("assistant", "user", "result"):
+            self.misshapen.append(number)
+        if not (parent is None or (isinstance(parent, str) and parent)):
+            self.misshapen.append(number)
         match value.get("type"):
             case "assistant":
                 self._assistant(number, value)
@@ -137,7 +142,13 @@ class _Reading:
             return
         own = message.get("model") == SYNTHETIC
         blocks = list(_blocks(message.get("content")))
-        if not blocks or message.get("type") != "message":
+        stops = (message.get("stop_reason"), message.get("stop_sequence"))
+        if (
+            not blocks
+            or message.get("type") != "message"
+            or any(not isinstance(stop, str | None) for stop in stops)
+            or any(not _identified(block) for block in blocks)
+        ):
             self.misshapen.append(number)
         usage = message.get("usage")
         for block in blocks:
@@ -210,6 +221,20 @@ class _Reading:
             unreadable=tuple(self.unreadable),
             misshapen=tuple(self.misshapen),
         )
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys stand once: one that two readers could read in two ways is none."""
+    value = dict(members)
+    if len(value) != len(members):
+        raise ValueError("a key stands twice")
+    return value
+
+
+def _identified(block: Mapping[str, Any]) -> bool:
+    """Whether a call has an id and a name; any other block has none to have."""
+    names = (block.get("id"), block.get("name"))
+    return block.get("type") != "tool_use" or all(isinstance(name, str) for name in names)
 
 
 def _blocks(content: Any) -> Iterator[Mapping[str, Any]]:
