@@ -194,6 +194,15 @@ def test_a_leak_is_listed_and_refused_e01_e02_e24(run: Run, corpus: Path, presen
     assert ended.out.startswith("kept PROBE-EX-units CLAUDE.md kibibytes\n")
 
 
+def test_a_server_that_nothing_can_ask_is_three_e29(
+    run: Run, corpus: Path, present: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/engine.sock")
+    ended = leak(run, present, corpus)
+    assert ended.code == 3
+    assert len(ended.err.splitlines()) == 1
+
+
 def test_a_configuration_directory_leaks_too_e26_e27(
     run: Run, corpus: Path, present: Path, tmp_path: Path
 ) -> None:
