@@ -92,7 +92,8 @@ def drop_to(uid: int, gid: int) -> None:
 
 
 def default_signals() -> None:
-    for number in (*PASSED_SIGNALS, signal.SIGCHLD, signal.SIGPIPE):
+    # Python ignores the last two, and what is ignored stays so through an exec.
+    for number in (*PASSED_SIGNALS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
