@@ -67,9 +67,7 @@ FAST = (
 
 
 def joined(recording: Recording) -> Corroboration:
-    return corroborate(
-        recording.raw, recording.egress, task=TASK, session=recording.directory.name
-    )
+    return corroborate(recording.raw, recording.egress, task=TASK, session=recording.directory.name)
 
 
 def agrees(recording: Recording) -> None:
