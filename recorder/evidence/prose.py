@@ -43,31 +43,47 @@ def statements(sessions: Sequence[Evidence]) -> tuple[str, ...]:
 
 def _channel(sessions: Sequence[Evidence]) -> str:
     versions = sorted({e.harness_version or "an unstated version" for e in sessions})
+    before = all(evidence.attach.before_start for evidence in sessions)
     return (
         f"**The channel.** {_count(len(sessions), 'session')} of Claude Code "
         f"{', '.join(versions)} ran under recorder {sessions[0].recorder}. The events are read "
-        "from the container's attach pipe, opened before the start and held by process 1, which "
-        "runs under another uid than the session; the harness's file may be executed and not "
-        "read, so no process of the session can open its output or its memory."
+        f"from the container's attach pipe, opened {'before' if before else 'after'} the start and "
+        "held by process 1, which runs under another uid than the session; the harness's file may "
+        "be executed and not read, so no process of the session can open its output or its memory."
     )
 
 
 def _confinement(sessions: Sequence[Evidence]) -> str:
     first = sessions[0]
-    one = len(sessions) == 1
+    hosts = [evidence.session_container.get("HostConfig") or {} for evidence in sessions]
+    networks = sorted({str(host.get("NetworkMode")) for host in hosts})
+    binds = sum(len(host.get("Binds") or ()) for host in hosts)
+    denied = sorted({_option(evidence, "--disallowedTools") for evidence in sessions})
+    modes = sorted({_option(evidence, "--permission-mode") for evidence in sessions})
     text = (
-        f"{'The session' if one else 'Each session'} ran confined, in a container of its own: no "
-        "network, no bind mount, no capability and no new privileges. Its file system held the "
-        f"image's own files, which it may not write; its workspace at `{WORKSPACE}`; its "
-        f"configuration directory `{CONFIGURATION_DIRECTORY}`, which was empty at the start and is "
-        f"its home too; its log directory `{LOG_DIRECTORY}`; a private `/proc`, `/dev` and `/tmp`; "
-        f"and the proxy's socket under `{SOCKET_DIRECTORY}`, read-only. No file of the host was in "
-        f"it. The environment held {_count(len(first.environment), 'variable')} and none of the "
-        "host. WebSearch and WebFetch were denied, and the permission mode was dontAsk."
+        f"{'The session' if len(sessions) == 1 else 'Each session'} ran confined, in a container "
+        f"of its own with the network mode {_named(networks)}, {_count(binds, 'bind mount')}, no "
+        "capability and no new privileges. Its file system held the image's own files, which it "
+        f"may not write; its workspace at `{WORKSPACE}`; its configuration directory "
+        f"`{CONFIGURATION_DIRECTORY}`, which is its home too; its log directory `{LOG_DIRECTORY}`; "
+        f"a private `/proc`, `/dev` and `/tmp`; and the proxy's socket under `{SOCKET_DIRECTORY}`, "
+        "read-only. No file of the host was in it. The environment held "
+        f"{_count(len(first.environment), 'variable')}, none of them the host's. The permission "
+        f"mode was {_named(modes)}, and these tools were denied: {_named(denied)}."
     )
     if first.not_enforced:
         text += f" Limits the engine accepted and did not enforce: {', '.join(first.not_enforced)}."
     return f"**The confinement.** {text}"
+
+
+def _option(evidence: Evidence, name: str) -> str:
+    """What follows an option in the harness's own command line."""
+    words = iter(evidence.argv)
+    return next((next(words, "") for word in words if word == name), "unstated")
+
+
+def _named(values: Sequence[str]) -> str:
+    return ", ".join(f"`{value}`" for value in values)
 
 
 def _network(sessions: Sequence[Evidence]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recorder.refusal import ExitCode
 from recorder.session.harness import (
     ALLOWED_TOOLS,
     HARNESS,
@@ -16,7 +18,7 @@ from recorder.session.harness import (
     environment,
 )
 from tests.contract.conftest import Run
-from tests.recording.rig import DEAD_ENGINE
+from tests.recording.rig import DEAD_ENGINE, EXAMPLES, PROBE
 from tests.stream.streams import init, result
 
 LIVE = "conformance/headwater/live-haiku-session.reduced.jsonl"
@@ -211,3 +213,49 @@ def test_an_event_without_an_answer_says_null(
     ran = run("transform", "--probe", "P", "--session", "s", *answers, stdin=stream)
     assert ran.code == 0
     assert ran.out.endswith("  answer: null\n")
+
+
+def record(out: Path, corpus: Path, **changes: str) -> tuple[str | Path, ...]:
+    options = {"probe": PROBE, "session": "s", "rehearse": EXAMPLES / "rehearsal.yaml", **changes}
+    words: list[str | Path] = ["record", "--corpus", corpus, "--out", out]
+    for name, value in options.items():
+        words += [f"--{name}", value]
+    return tuple(words)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    copy = tmp_path / "corpus"
+    shutil.copytree(EXAMPLES / "corpus", copy)
+    return copy
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_a08_every_guard_is_passed_before_a_tool_is_missed(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    ran = run(*record(tmp_path / "out", corpus))
+    assert ran.code == ExitCode.MISSING
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_a09_a_place_inside_the_corpus_is_6_without_any_tool(
+    run: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert run(*record(corpus / "docs/out", corpus)).code == ExitCode.PLACE
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_a07_refusals_come_in_their_order(run: Run, corpus: Path, tmp_path: Path) -> None:
+    """Everything is wrong at once; each time the first cause is put right, the next one is said."""
+    (corpus / ".headwater/probe.yml").rename(tmp_path / "probe.yml")
+    inside, outside = corpus / "out", tmp_path / "out"
+    assert run(*record(inside, corpus, session="-bad")).code == ExitCode.USAGE
+    assert run(*record(inside, corpus)).code == ExitCode.PLACE
+    assert run(*record(outside, corpus)).code == ExitCode.INSTRUMENT
+    (tmp_path / "probe.yml").rename(corpus / ".headwater/probe.yml")
+    assert run(*record(outside, corpus, probe="PROBE-EX-none")).code == ExitCode.PLAN_REFUSES
+    assert run(*record(outside, corpus)).code == ExitCode.MISSING

@@ -11,7 +11,7 @@ import pytest
 from recorder.refusal import Refusal
 from recorder.workspace.archive import read_archive
 from recorder.workspace.manifest import manifest_of
-from recorder.workspace.packing import MODIFIED, pack
+from recorder.workspace.packing import MODIFIED, Placed, pack
 
 
 def plant(root: Path) -> None:
@@ -73,3 +73,31 @@ def test_a_file_that_grows_while_it_is_packed_is_refused(tmp_path: Path) -> None
     (tmp_path / "a").write_bytes(b"x" * 5000)
     with pytest.raises(Refusal, match="changed while it was read"):
         list(stream)
+
+
+def test_a_tree_with_files_put_over_it_and_others_left_out(tmp_path: Path) -> None:
+    tree, new = tmp_path / "tree", tmp_path / "new"
+    (tree / "docs").mkdir(parents=True)
+    (tree / "docs" / "gone.md").write_bytes(b"gone")
+    (tree / "docs" / "kept.md").write_bytes(b"kept")
+    (tree / "docs" / "changed.md").write_bytes(b"before")
+    new.write_bytes(b"x" * 1000)
+    over = [Placed(b"docs/changed.md", 0o4755, new), Placed(b"caf\xe9/new", 0o600, new)]
+    chunks = pack(
+        tree,
+        1000,
+        1000,
+        prefix="workspace",
+        without={b"docs/gone.md", b"docs/changed.md"},
+        over=over,
+    )
+    packed = b"".join(chunks)
+    assert len(packed) % tarfile.RECORDSIZE == 0
+    reading = read_archive(iter([packed]), prefix="workspace")
+    assert [entry.path for entry in reading.entries] == [
+        b"caf\xe9/new",
+        b"docs/changed.md",
+        b"docs/kept.md",
+    ]
+    assert reading.entries[1].size == 1000
+    assert stat.S_IMODE(reading.entries[1].mode) == 0o755
