@@ -57,6 +57,7 @@ class PinnedLine(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     harness: str
     manifest: str
+    check: str | None = None
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
@@ -318,6 +319,7 @@ def _pinned(
                 seed=laid.line.members.seed,
                 harness=laid.line.members.harness,
                 manifest=f"sha256:{hashlib.sha256(laid.manifest_text.encode()).hexdigest()}",
+                check=laid.line.check.identity if laid.line.check is not None else None,
             )
             for laid in lines
         ),

@@ -6,9 +6,13 @@ changes nothing of what is reported.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from docker.errors import DockerException
+from requests.exceptions import RequestException
 
 from recorder.engine.client import Engine
 from recorder.evidence.document import CheckRecord
@@ -17,6 +21,7 @@ from recorder.session.check import BASELINE, Program, ProgramEnd, Tree, could_no
 from recorder.session.container import SESSION_UID
 from recorder.session.harness import WORKSPACE
 from recorder.transform.findings import Findings, FindingsError, read_findings
+from recorder.workspace.manifest import digest_of
 from recorder.workspace.packing import Placed, pack
 
 RESULT_CODES = frozenset({0, 1})
@@ -40,6 +45,11 @@ class Check:
     digest: str
     over: str = "workspace"
     seconds: float = 120.0
+
+    @property
+    def identity(self) -> str:
+        """The digest of all that decides what it reports: its words, what it reads, its tools."""
+        return digest_of(json.dumps([self.command, self.over, self.digest]).encode())
 
 
 @dataclass(frozen=True)
@@ -77,19 +87,18 @@ def run_check(
     if baseline is not None:
         prefix = BASELINE.strip("/")
         trees.append(lambda owner: pack(baseline, owner, owner, prefix=prefix))
-    end = run_program(
-        engine,
-        image,
-        Program(
-            argv=program_of(check.command),
-            trees=tuple(trees),
-            environment={"RECORDER_WORKSPACE": WORKSPACE, "RECORDER_BASELINE": BASELINE},
-            seconds=check.seconds,
-        ),
-        name=name,
-        labels=labels,
-        uid=uid,
+    program = Program(
+        argv=program_of(check.command),
+        trees=tuple(trees),
+        environment={"RECORDER_WORKSPACE": WORKSPACE, "RECORDER_BASELINE": BASELINE},
+        seconds=check.seconds,
     )
+    try:
+        end = run_program(engine, image, program, name=name, labels=labels, uid=uid)
+    except (DockerException, RequestException, ConnectionError) as error:
+        # The session that is checked has ended and may have spent: its stream and its evidence
+        # are kept with the reason, which an exception that ends the driver would lose.
+        end = ProgramEnd(None, False, b"", b"", f"the engine failed: {error}")
     return ended(check, end)
 
 

@@ -262,12 +262,12 @@ def record(
         if reading is None or changes is None:
             raise unread or Refusal(ExitCode.OBSERVATION, f"session {job.session}: no workspace")
         produced = _produced(observation, places, changes, reading, job)
-        if job.line.check is not None and produced is not None:
+        if job.line.check is not None:
             end = _check(session.engine, job, setting, job.line.check, changes, produced)
             checked = end.record
             if end.refusal is not None:
                 raise end.refusal
-            if end.findings is not None:
+            if end.findings is not None and produced is not None:
                 produced = tuple(map(end.findings.attach, produced))
         event = build_event(
             observation,
@@ -565,10 +565,15 @@ def _check(
     setting: Setting,
     check: Check,
     changes: Changes,
-    produced: tuple[ProducedFile, ...],
+    produced: tuple[ProducedFile, ...] | None,
 ) -> CheckEnd:
-    """Run the corpus's check once over what the session left, where it left something."""
-    if not any(file.sha256 and not file.path.startswith("/") for file in produced):
+    """Run the corpus's check once over what the session left, where it left something.
+
+    A workspace that was not read whole is not checked: what is missing could be the finding.
+    """
+    if produced is None or not any(
+        file.sha256 and not file.path.startswith("/") for file in produced
+    ):
         return CheckEnd(not_run(check), None, None)
     tree = job.line.tree
     if check.over == "corpus":
