@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from recorder.images.build import image_tag
 from recorder.refusal import ExitCode, Refusal
 from recorder.rehearsal.script import credential as rehearsal_credential
 from recorder.rehearsal.script import load_script
+from recorder.session.credentials import Choice, rehearsed
 from recorder.session.driver import write_durable
 from recorder.session.leftovers import (
     DRIVER_LABEL,
@@ -72,6 +74,8 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
     sidecar_image: str
     lines: tuple[PinnedLine, ...]
     order: tuple[str, ...]
+    credentials: str
+    session_dollars: str | None
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,14 @@ class Report:
 
 @dataclass(frozen=True)
 class Source:
-    """Where answers come from: a rehearsal's script, or the provider with a credential."""
+    """Where answers come from: a rehearsal's script, or the provider with a credential.
+
+    A rehearsal's sessions hold theirs in the form that ``choice`` names, as real ones would.
+    """
 
     rehearsal: str | None
     credential: Credential
+    choice: Choice = "api-key"
 
     @property
     def digest(self) -> str | None:
@@ -100,7 +108,15 @@ class Source:
     def credential_of(self, probe: str, session: str) -> Credential:
         if self.rehearsal is None:
             return self.credential
-        return Credential("api_key", rehearsal_credential(probe, session))
+        value = rehearsal_credential(probe, session)
+        return rehearsed(Credential("api_key", value), self.choice, time.time())
+
+    @property
+    def credentials(self) -> str:
+        """How sessions hold their credential: it decides what the harness asks and says."""
+        if self.rehearsal is not None:
+            return self.choice
+        return "copy" if self.credential.copied else self.credential.form
 
     def upstream(
         self, engine: Engine, name: str, labels: Mapping[str, str]
@@ -111,7 +127,9 @@ class Source:
         return rehearsal_network(engine, name, labels, image, self.rehearsal)
 
 
-def source_of(rehearsal: Path | None, credential: Credential | None) -> Source:
+def source_of(
+    rehearsal: Path | None, credential: Credential | None, choice: Choice | None = None
+) -> Source:
     """A rehearsal where a script is named, checked before anything runs; else the provider."""
     if rehearsal is not None:
         try:
@@ -125,12 +143,12 @@ def source_of(rehearsal: Path | None, credential: Credential | None) -> Source:
                 ExitCode.USAGE, f"{rehearsal}: is not UTF-8 (byte {error.start + 1})"
             ) from error
         load_script(text, str(rehearsal))
-        return Source(text, Credential("none", ""))
+        return Source(text, Credential("none", ""), choice or "api-key")
     if credential is None:
         raise Refusal(
             ExitCode.MISSING,
-            "no credential: set ANTHROPIC_API_KEY, or rehearse with --rehearse SCRIPT and spend "
-            "nothing",
+            "no credential: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, log in with Claude "
+            "Code, or rehearse with --rehearse SCRIPT and spend nothing",
         )
     return Source(None, credential)
 
@@ -187,11 +205,13 @@ def run_batch(
     began: Callable[[Job], None],
     ended: Callable[[Recorded, int, int], None],
     stop: threading.Event,
+    starting: Callable[[int], None] = lambda _: None,
 ) -> Report:
     """Run what is missing of a batch, and assemble the lines that are whole.
 
     Everything that can be refused without spending is refused before the engine is asked.
-    ``ended`` gets how many sessions of how many have ended.
+    ``starting`` gets how many sessions are to run, before the first; ``ended`` how many of how
+    many have ended.
     """
     require_outside_corpus(out, corpus, "output directory")
     outside_home(out, "output directory")
@@ -221,6 +241,7 @@ def run_batch(
             jobs = [_job(slot, lines, out) for slot in order]
             missing = [job for job in jobs if _missing(job, source)]
             if missing:
+                starting(len(missing))
                 with nothing_left(engine):
                     prove_construction(engine, pinned.session_image, out)
                     refuse_leaking_tools(lines, lister_on(engine, pinned.session_image))
@@ -283,6 +304,7 @@ def _run(
                 timeout=spec.timeout_seconds,
                 host_skills=host_skills,
                 not_enforced=not_enforced,
+                dollars=spec.bound,
             ),
             parallel=spec.parallel,
             began=start,
@@ -324,6 +346,8 @@ def _pinned(
             for laid in lines
         ),
         order=tuple(slot.name for slot in order),
+        credentials=source.credentials,
+        session_dollars=None if spec.bound is None else str(spec.bound),
     )
 
 

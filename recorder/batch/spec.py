@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import yaml
 from msgspec import structs
 
 from recorder.refusal import ExitCode, Refusal
+from recorder.session.credentials import Choice
 
 
 class LineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,6 +33,7 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A batch. ``corpus`` and ``rehearse`` are relative to the file's own directory.
 
     ``plan_command`` is the command of an engine that plans, such as ``headwater probe plan``.
+    ``credentials`` is how sessions hold the host's; None: the first that it has.
     """
 
     corpus: str
@@ -40,8 +43,15 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seed: int = 0
     timeout_seconds: float = 1800.0
     rehearse: str | None = None
+    credentials: Choice | None = None
+    session_dollars: float | None = None
     lock: str | None = None
     plan_command: str | None = None
+
+    @property
+    def bound(self) -> Decimal | None:
+        """The dollars that a session's sidecar holds it to; None: no bound."""
+        return None if self.session_dollars is None else Decimal(str(self.session_dollars))
 
 
 class _Loader(yaml.SafeLoader):
@@ -91,6 +101,8 @@ def read_spec(path: Path) -> BatchSpec:
         faults.append(f"{path}: parallel is {spec.parallel}: it is 1 to 16")
     if spec.timeout_seconds <= 0:
         faults.append(f"{path}: timeout_seconds is {spec.timeout_seconds}: it is more than 0")
+    if spec.session_dollars is not None and spec.session_dollars <= 0:
+        faults.append(f"{path}: session_dollars is {spec.session_dollars}: it is more than 0")
     if faults:
         raise Refusal(ExitCode.USAGE, *faults)
     return structs.replace(spec, lines=tuple(_placed(path, line) for line in spec.lines))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -21,12 +22,14 @@ from recorder.batch.table import print_table, session_table
 from recorder.cli.numbers import positive
 from recorder.cli.plan import listed_on_an_engine
 from recorder.cli.session import (
+    CREDENTIALS_HELP,
     credential_of_host,
     host_skills,
     not_enforced,
 )
 from recorder.engine.connect import docker_host
 from recorder.refusal import ExitCode, Refusal
+from recorder.session.credentials import Choice, require_lasting, warning_of
 from recorder.session.leftovers import work_directory
 
 batch = typer.Typer(help="Many sessions under one plan.", no_args_is_help=True)
@@ -49,15 +52,24 @@ def run(
         Path | None, typer.Option(help="A script that answers instead of the provider.")
     ] = None,
     parallel: Annotated[int | None, typer.Option(min=1, max=16)] = None,
+    credentials: Annotated[Choice | None, typer.Option(help=CREDENTIALS_HELP)] = None,
 ) -> None:
     """Record the sessions of a batch that are missing, and assemble what is whole."""
     read = read_spec(spec)
     if parallel is not None:
         read = structs.replace(read, parallel=parallel)
+    if credentials is not None:
+        read = structs.replace(read, credentials=credentials)
     script = rehearse
     if script is None and read.rehearse is not None:
         script = spec.parent / read.rehearse
-    source = source_of(script, credential_of_host())
+    if script is None:
+        source = source_of(None, credential_of_host(read.credentials))
+        require_lasting(
+            source.credential, "the batch", seconds=read.timeout_seconds, now=time.time()
+        )
+    else:
+        source = source_of(script, None, read.credentials)
     console = Console(stderr=True)
     started = time.monotonic()
 
@@ -73,6 +85,12 @@ def run(
         for reason in recorded.refusal.reasons if recorded.refusal else ():
             print(f"recorder: {reason}", file=sys.stderr)
 
+    def starting(sessions: int) -> None:
+        seconds = math.ceil(sessions / read.parallel) * read.timeout_seconds
+        warning = warning_of(source.credential, "the batch", seconds=seconds, now=time.time())
+        if warning is not None:
+            print(f"recorder: {warning}", file=sys.stderr)
+
     report = run_batch(
         read,
         spec.parent / read.corpus,
@@ -84,6 +102,7 @@ def run(
         began=began,
         ended=ended,
         stop=threading.Event(),
+        starting=starting,
     )
     print_table(session_table(report.rows))
     if source.rehearsal is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import string
 import threading
+import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +25,7 @@ from recorder.engine.connect import connect, docker_host, engine_facts
 from recorder.plan.reading import read_plan_file
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.container import SESSION_UID
+from recorder.session.credentials import Choice, find_credential, require_lasting
 from recorder.session.leftovers import (
     DRIVER_LABEL,
     collect_leftovers,
@@ -34,6 +37,10 @@ from recorder.session.leftovers import (
 from recorder.session.sidecar import Credential
 from recorder.workspace.place import outside_home, require_outside_corpus
 
+CREDENTIALS_HELP = (
+    "api-key, bearer, claude (its .credentials.json): sealed, the session gets a placeholder; "
+    "copy: the file itself is copied in. Without it, the first that the host has."
+)
 NAME_LETTERS = frozenset(string.ascii_letters + string.digits + "._-")
 NAME_LENGTH = 128
 
@@ -42,10 +49,10 @@ def register(app: typer.Typer) -> None:
     app.command("record")(record_session)
 
 
-def credential_of_host() -> Credential | None:
-    """The host's API key, which goes to the sidecar and nowhere else; None where there is none."""
-    key = os.environ.get("ANTHROPIC_API_KEY", "")
-    return Credential("api_key", key) if key else None
+def credential_of_host(choice: Choice | None = None) -> Credential | None:
+    """The host's credential, which goes to the sidecar and nowhere else; None where it has none."""
+    directory = os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude"
+    return find_credential(choice, os.environ, Path(directory))
 
 
 def host_skills() -> frozenset[str]:
@@ -96,6 +103,10 @@ def record_session(
     rehearse: Annotated[
         Path | None, typer.Option(help="A script that answers instead of the provider.")
     ] = None,
+    credentials: Annotated[Choice | None, typer.Option(help=CREDENTIALS_HELP)] = None,
+    session_dollars: Annotated[
+        float | None, typer.Option(min=0.01, help="Its sidecar lets no more be spent than this.")
+    ] = None,
 ) -> None:
     """Record one session of a probe; its files say how, and what refused it if something did."""
     if not 0 < len(session) <= NAME_LENGTH or session[0] in ".-" or not {*session} <= NAME_LETTERS:
@@ -111,7 +122,7 @@ def record_session(
         )
     if tier is None:
         tier = "regression" if plan is None else read_plan_file(plan)[0].tier
-    source = source_of(rehearse, credential_of_host()) if rehearse else None
+    source = source_of(rehearse, None, credentials) if rehearse else None
     directory = out / "sessions" / session
     require_outside_corpus(out, corpus, "output directory")
     outside_home(out, "output directory")
@@ -132,7 +143,8 @@ def record_session(
             probe=probe,
         )
         chosen = laid.task(probe)
-        source = source or source_of(None, credential_of_host())
+        source = source or source_of(None, credential_of_host(credentials))
+        require_lasting(source.credential, f"session {session}", seconds=timeout, now=time.time())
         engine = open_engine(docker_host())
         try:
             images = image_id(engine, "session"), image_id(engine, "proxy")
@@ -161,6 +173,7 @@ def record_session(
                         timeout=timeout,
                         host_skills=host_skills(),
                         not_enforced=not_enforced(),
+                        dollars=None if session_dollars is None else Decimal(str(session_dollars)),
                     )
                     run_jobs(
                         engine.docker_host,

@@ -19,7 +19,6 @@ from recorder.session.harness import (
     PLACEHOLDER_KEY,
     PLACEHOLDER_REFRESH,
     PLACEHOLDER_TOKEN,
-    Form,
 )
 from recorder.session.sidecar import Credential
 
@@ -34,6 +33,7 @@ _EXPIRES = "expiresAt"
 # What stands in a sealed file beside the tokens: how the harness picks its models and its headers.
 _KEPT = ("scopes", "subscriptionType", "rateLimitTier")
 
+# What a rehearsal's file says beside its token.
 SCOPES = ("user:inference", "user:profile", "user:sessions:claude_code")
 REHEARSED_SECONDS = 30 * 86400.0
 
@@ -117,13 +117,21 @@ def sealed_file(told: Mapping[str, Any]) -> bytes:
     return json.dumps({_MEMBER: sealed}).encode()
 
 
-def in_form(credential: Credential, form: Form, now: float) -> Credential:
-    """A rehearsal's credential in another form, so that a script can be met in every form."""
-    if form != "file":
-        return replace(credential, kind="api_key" if form == "api-key" else "bearer", form=form)
+def rehearsed(credential: Credential, choice: Choice, now: float) -> Credential:
+    """A rehearsal's credential as a session would hold one of that kind."""
+    if choice == "api-key":
+        return credential
+    if choice == "bearer":
+        return replace(credential, kind="bearer", form="bearer")
     expires = now + REHEARSED_SECONDS
     told = {"scopes": list(SCOPES), _EXPIRES: int(expires * 1000), "subscriptionType": "max"}
-    return replace(credential, kind="bearer", form=form, expires_at=expires, file=sealed_file(told))
+    copied = choice == "copy"
+    file = sealed_file(told)
+    if copied:
+        file = file.replace(PLACEHOLDER_TOKEN.encode(), credential.value.encode())
+    return replace(
+        credential, kind="bearer", form="file", expires_at=expires, file=file, copied=copied
+    )
 
 
 def placeholder_of(credential: Credential) -> str:
