@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import yaml
 from msgspec import UNSET
 
 from recorder.batch.batch import image_id
-from recorder.batch.checking import Check
+from recorder.batch.checking import Check, patched, run_check
 from recorder.batch.recording import Recorded
 from recorder.batch.run import run_jobs
 from recorder.engine.client import Engine
@@ -313,6 +313,44 @@ def test_a_recorded_session_is_checked_with_tools_that_it_cannot_reach(
     assert broken.evidence.check.findings is None
     assert broken.evidence.check.fault is not None
     assert broken.event is None
+
+
+@dataclass(frozen=True)
+class FailingEngine(Engine):
+    """An engine that goes away when a check is to be made."""
+
+    def create_container(self, name: str, request: Mapping[str, object]) -> str:
+        raise ConnectionError("the engine went away")
+
+
+def test_an_engine_that_fails_under_a_check_is_a_reason_and_loses_nothing(
+    engine: Engine, trees: Path
+) -> None:
+    check = declared(trees, "workspace")
+    end = run_check(
+        FailingEngine(engine.docker_host, engine.api),
+        "image",
+        check,
+        patched(trees / "ws"),
+        name="recorder-rows-failing",
+        labels=LABELS,
+    )
+    assert end.findings is None
+    assert end.refusal is not None
+    assert end.refusal.code == ExitCode.OBSERVATION
+    assert end.record.exit_code is None
+    assert "the engine went away" in str(end.record.fault)
+
+
+def test_what_decides_a_check_is_its_identity(trees: Path) -> None:
+    check = declared(trees, "workspace")
+    others = [
+        replace(check, over="corpus"),
+        replace(check, digest="sha256:c"),
+        replace(check, command=("other", "{workspace}")),
+    ]
+    assert len({each.identity for each in (check, *others)}) == 4
+    assert replace(check, seconds=1.0, baseline=None).identity == check.identity
 
 
 def listed(engine: Engine, tree: Path) -> Mapping[str, object]:
