@@ -13,9 +13,11 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 TESTS ?= tests
 
-.PHONY: setup tools engine images demo test test-long check format bench clean
+.PHONY: setup tools browser engine images demo test test-long check format bench clean
 
-setup: tools .venv/ready engine images
+LIBRARIES := recorder/report/vendor/plot.js
+
+setup: tools .venv/ready $(LIBRARIES) engine images
 
 tools:
 	@bash recorder/engine/install.sh </dev/null
@@ -29,20 +31,28 @@ tools:
 	    --no-build-isolation --no-index --editable . </dev/null
 	@touch $@
 
+# The report's charting library, inlined into every report and taken along by the images.
+$(LIBRARIES): recorder/report/package-lock.json | .venv/ready
+	@$(PYTHON) -m recorder.report.libraries
+
+# The report is tested in a real browser.
+browser: tools
+	@bash tests/report/browser.sh </dev/null
+
 engine: .venv/ready
 	@host=$$($(PYTHON) -m recorder.engine start) && echo "setup: engine at $$host"
 
-images: engine
+images: engine $(LIBRARIES)
 	@$(PYTHON) -m recorder.images
 
 demo: setup
 	@out="$(OUT)"; [ -n "$$out" ] || out=$$(mktemp -d /var/tmp/recorder-demo.XXXXXX); \
 	    .venv/bin/recorder batch run examples/batch.yaml --rehearse examples/rehearsal.yaml --out "$$out"
 
-test: setup
+test: setup browser
 	@$(PYTHON) -m pytest -m "not slow and not bench" $(TESTS)
 
-test-long: setup
+test-long: setup browser
 	@$(PYTHON) -m pytest -m "not bench" $(TESTS)
 
 bench: setup

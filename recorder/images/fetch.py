@@ -158,20 +158,7 @@ class Fetcher:
         def make(destination: Path) -> None:
             self._progress(f"session: fetching {package} {version}")
             with tempfile.TemporaryDirectory(dir=self.cache, prefix="npm-") as work:
-                for name in ("package.json", "package-lock.json"):
-                    shutil.copy(folder / name, work)
-                _run(
-                    [
-                        *self._npm(folder),
-                        "ci",
-                        "--ignore-scripts",
-                        "--no-audit",
-                        "--no-fund",
-                        "--no-update-notifier",
-                        f"--cache={work}/cache",
-                    ],
-                    cwd=Path(work),
-                )
+                self._npm_packages(folder, Path(work), folder)
                 binary = Path(work, "node_modules", f"{package}-{machine.npm}", "claude")
                 if not binary.is_file():
                     raise Refusal(
@@ -182,6 +169,24 @@ class Fetcher:
                 binary.replace(destination)
 
         return self._kept("harness", "", inputs, make)
+
+    def packages(self, folder: Path, client: Path) -> Fetched:
+        """The npm packages that ``folder`` pins, as an uncompressed tar of ``node_modules``.
+
+        ``client``: the folder whose lock pins an npm for a host that has none.
+        """
+        inputs = _digest(
+            "packages", _text(folder / "package.json"), _text(folder / "package-lock.json")
+        )
+
+        def make(destination: Path) -> None:
+            self._progress(f"{folder.name}: fetching npm packages")
+            with tempfile.TemporaryDirectory(dir=self.cache, prefix="npm-") as work:
+                self._npm_packages(folder, Path(work), client)
+                with tarfile.open(destination, "w", format=tarfile.GNU_FORMAT) as archive:
+                    archive.add(Path(work, "node_modules"), arcname=".", filter=_plain)
+
+        return self._kept("packages", ".tar", inputs, make)
 
     def site(self, lock: Path, left_out: Sequence[str] = ()) -> Fetched:
         """The wheels of ``lock`` unpacked for the images' Python, as an uncompressed tar.
@@ -220,6 +225,23 @@ class Fetcher:
                     archive.add(target, arcname=".", filter=select)
 
         return self._kept("site", ".tar", inputs, make)
+
+    def _npm_packages(self, folder: Path, work: Path, client: Path) -> None:
+        """What ``folder``'s package-lock.json pins, under ``work/node_modules``; no script runs."""
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(folder / name, work)
+        _run(
+            [
+                *self._npm(client),
+                "ci",
+                "--ignore-scripts",
+                "--no-audit",
+                "--no-fund",
+                "--no-update-notifier",
+                f"--cache={work}/cache",
+            ],
+            cwd=work,
+        )
 
     def _npm(self, folder: Path) -> list[str]:
         """The host's npm; where there is none, the one that a wheel brings (pinned, hashed)."""

@@ -1,0 +1,52 @@
+"""A produced file as the lines that a person reads: what it was and what it is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+
+from recorder.report.visible import visible
+
+# A longer text is named and not compared: difflib's time grows with the square of the lines.
+TEXT_BYTES = 1 << 18
+LINE_WIDTH = 500
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``lines`` is None where nothing can be shown, and ``why`` says so. ``cut``: lines left."""
+
+    lines: tuple[str, ...] | None
+    cut: int
+    why: str
+
+
+def difference(before: bytes | None, after: bytes, limit: int, *, is_new: bool) -> Difference:
+    """Compare two states of a file. ``before`` is None where its text is not kept."""
+    texts = [_text(state) for state in (before or b"", after)]
+    if any(text is None for text in texts):
+        return Difference(None, 0, f"{len(after)} bytes that are no text of at most {TEXT_BYTES}")
+    old, new = (text.splitlines() for text in texts if text is not None)
+    if before is None:
+        # The whole text: as added where the file is new, else as it stands.
+        lines = [f"{'+' if is_new else ' '}{line}" for line in new]
+        why = "" if is_new else "the text before the session is not kept, so this is what it left"
+    else:
+        lines = list(unified_diff(old, new, lineterm="", n=3))[2:]
+        why = ""
+    return _limited(lines, limit, why)
+
+
+def _limited(lines: Sequence[str], limit: int, why: str) -> Difference:
+    shown = tuple(visible(line[:LINE_WIDTH]).replace("\n", "\\n") for line in lines[:limit])
+    return Difference(shown, len(lines) - len(shown), why)
+
+
+def _text(state: bytes) -> str | None:
+    if len(state) > TEXT_BYTES or b"\0" in state:
+        return None
+    try:
+        return state.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

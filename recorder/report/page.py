@@ -1,0 +1,129 @@
+"""The view as one HTML file that needs nothing else. Pure.
+
+Text of a session reaches the page in two ways alone: through the template, which escapes it, and
+as packed data that the page's script puts into text nodes. The page's own policy names each script
+and style by digest, so nothing else on it can run, and lets it ask no host for anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import re
+from collections.abc import Sequence
+from importlib import resources
+
+import msgspec
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from recorder import __version__
+from recorder.report.libraries import Libraries
+from recorder.report.limits import SMALLER, trimmed
+from recorder.report.view import BatchView, Rate
+
+PAGE_BYTES = 3_000_000
+
+# The charting library writes this much style into every chart, under the class name that is asked
+# for: the policy has to name it.
+CHART_CLASS = "chart"
+_CHART_STYLE = re.compile(r"append\(\"style\"\)\.text\(`(?P<text>[^`]*)`\)")
+
+
+def page(view: BatchView, libraries: Libraries) -> str:
+    """The report. The same view gives the same bytes."""
+    script, style = _part("page.js"), _part("page.css")
+    scripts = (*libraries.scripts, script)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.from_string(_part("page.html"))
+    return template.render(
+        view=view,
+        version=__version__,
+        policy=content_policy(scripts, (style, *chart_styles(libraries))),
+        scripts=[Markup(_element(text)) for text in scripts],
+        style=Markup(_element(style)),
+        licences=libraries.licences,
+        data=packed(view),
+        rates=_by_probe(view),
+        percent=lambda value: f"{value * 100:.0f} %",
+    )
+
+
+def fitted_page(view: BatchView, libraries: Libraries, limit: int = PAGE_BYTES) -> str:
+    """The report, with less of long arguments and files where it would be larger than ``limit``.
+
+    Where even the least is larger, it is what it is.
+    """
+    made = page(view, libraries)
+    for limits in SMALLER:
+        if len(made.encode()) <= limit:
+            break
+        made = page(trimmed(view, limits), libraries)
+    return made
+
+
+def packed(view: BatchView) -> str:
+    """The view as base64 of gzip of JSON: ASCII without a character that markup knows."""
+    return base64.b64encode(
+        gzip.compress(msgspec.json.encode(view), compresslevel=9, mtime=0)
+    ).decode("ascii")
+
+
+def content_policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
+    """What the page may do: run these scripts, use these styles, show its own empty icon."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {' '.join(map(_source, scripts))}",
+            f"style-src {' '.join(map(_source, styles))}",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+
+
+def chart_styles(libraries: Libraries) -> tuple[str, ...]:
+    """The styles that the charting library writes into a chart of the class ``CHART_CLASS``."""
+    return tuple(
+        re.sub(r"\$\{\w+\}", CHART_CLASS, found["text"]).replace("\\n", "\n")
+        for script in libraries.scripts
+        for found in _CHART_STYLE.finditer(script)
+    )
+
+
+def _source(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def _element(text: str) -> str:
+    """A script's or a style's text, refused where it would end its own element."""
+    if re.search(r"</(script|style)", text, re.IGNORECASE) or "<!--" in text:
+        raise ValueError("the text would end its element")
+    return text
+
+
+def _part(name: str) -> str:
+    return resources.files("recorder.report").joinpath(name).read_text("utf-8")
+
+
+def _by_probe(view: BatchView) -> list[tuple[str, list[str], list[tuple[str, list[Rate | None]]]]]:
+    """Rates as a table a probe: its name, the lines, and a row for each thing that is counted."""
+    names = {line.number: line.name for line in view.lines}
+    tables = []
+    for probe in view.probes:
+        own = [rate for rate in view.rates if rate.probe == probe.id]
+        if not own:
+            continue
+        lines = sorted({rate.line for rate in own})
+        what = list(dict.fromkeys(rate.what for rate in own))
+        cells = {(rate.what, rate.line): rate for rate in own}
+        rows = [(name, [cells.get((name, line)) for line in lines]) for name in what]
+        tables.append((probe.id, [names[line] for line in lines], rows))
+    return tables
