@@ -400,6 +400,12 @@ def _refuse(
             f"{egress.faults[0] if egress else 'the sidecar left none'}",
         )
     status = watched.exit_status
+    if status != 0 and egress.bound is not None:
+        raise Refusal(
+            ExitCode.CAP,
+            f"{name}: had used up {egress.bound.said}, so its sidecar let nothing more of it out "
+            f"({egress.bound.refused} requests refused): record it again with a higher bound",
+        )
     if status != 0 and not observation.capped:
         raise Refusal(
             ExitCode.HARNESS, _harness_failure(name, status, observation, egress, job.directory)
@@ -657,6 +663,7 @@ def _evidence(
             refused=egress.refused if egress else (),
             fetches=egress.fetches if egress else (),
             not_forwarded=egress.not_forwarded if egress else 0,
+            bound=egress.bound if egress else None,
             faults=egress.faults if egress else None,
             policy=watched.sidecar.get("policy", ""),
         ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from recorder.evidence.egress import Asked, Fetch
+from recorder.evidence.egress import Asked, Bound, Fetch
 
 SCHEMA = "recorder.evidence/1"
 MASK = "(masked)"
@@ -49,7 +49,8 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
     """``faults``: every reason not to believe the log; None where there is no log at all.
 
     ``host`` is the one that is forwarded to. Of ``refused``, ``fetches`` asked the provider to
-    reach out, and ``not_forwarded`` are other requests to that host that did not pass.
+    reach out, and ``not_forwarded`` are other requests to that host that did not pass. ``bound`` is
+    what the session used up, after which nothing of it was let out; None where it met none.
     """
 
     host: str
@@ -59,6 +60,7 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
     not_forwarded: int
     faults: tuple[str, ...] | None
     policy: str
+    bound: Bound | None = None
 
 
 class Attach(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,14 @@ FETCH_RULES = {
     Rule.CONTAINER: "container",
     Rule.SOURCE: "a source",
 }
+# Rules that refuse because the whole session has used up what it may, each with its measure.
+BOUND_RULES = {
+    Rule.BOUND_REQUESTS: "requests",
+    Rule.BOUND_BYTES: "bytes",
+    Rule.BOUND_INPUT_TOKENS: "tokens in",
+    Rule.BOUND_OUTPUT_TOKENS: "tokens out",
+    Rule.BOUND_DOLLARS: "dollars",
+}
 # The layers at which a request was already one to the provider's own host.
 REQUEST_LAYERS = frozenset({"head", "request", "body"})
 
@@ -38,12 +46,28 @@ class Fetch(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """A bound that a session met: its rule, the most it might have used, what was refused for it.
+
+    ``limit`` is decimal text, in the measure that ``BOUND_RULES`` names.
+    """
+
+    rule: str
+    limit: str
+    refused: int
+
+    @property
+    def said(self) -> str:
+        return f"{self.limit} {BOUND_RULES[Rule(self.rule)]}"
+
+
 @dataclass(frozen=True)
 class EgressSummary:
     """Counts of a session's requests, most frequent first. ``faults``: why not to believe it.
 
     Of ``refused``, ``fetches`` asked the provider to reach out, and ``not_forwarded`` are other
-    requests to its host whose head, method, path or body does not pass.
+    requests to its host whose head, method, path or body does not pass. ``bound`` is the first
+    that the session met.
     """
 
     allowed: tuple[Asked, ...]
@@ -51,6 +75,7 @@ class EgressSummary:
     fetches: tuple[Fetch, ...]
     not_forwarded: int
     faults: tuple[str, ...]
+    bound: Bound | None
 
     @property
     def allowed_count(self) -> int:
@@ -72,10 +97,20 @@ def summarise(log: bytes) -> EgressSummary:
             line["decision"] == "refused"
             and line.get("layer") in REQUEST_LAYERS
             and line.get("rule") not in FETCH_RULES
+            and line.get("rule") not in BOUND_RULES
             for line in reading.decisions
         ),
         faults=reading.faults,
+        bound=_bound(reading),
     )
+
+
+def _bound(reading: Reading) -> Bound | None:
+    met = [line for line in reading.decisions if line.get("rule") in BOUND_RULES]
+    if not met:
+        return None
+    rule, limit = str(met[0]["rule"]), str(met[0].get("detail", ""))
+    return Bound(rule=rule, limit=limit, refused=len(met))
 
 
 def _counted(reading: Reading, decision: str) -> tuple[Asked, ...]:

@@ -102,7 +102,17 @@ def _network(sessions: Sequence[Evidence]) -> str:
         f"first. The proxy {phrase(allowed, 'allowed')}, and {phrase(refused, 'refused')}. Of "
         f"these it refused {fetch_phrase(fetches_of(fetches))} that asked the provider to reach "
         f"another host or to run something, and {requests(not_forwarded)} whose head, method, path "
-        "or body it does not forward."
+        f"or body it does not forward.{_bounds(sessions)}"
+    )
+
+
+def _bounds(sessions: Sequence[Evidence]) -> str:
+    """What sessions used up, each bound once with how many met it; empty where none did."""
+    met = Counter(e.egress.bound.said for e in sessions if e.egress.bound is not None)
+    return "".join(
+        f" {_count(count, 'session')} had used up {limit}, and nothing more of "
+        f"{'it' if count == 1 else 'them'} was let out."
+        for limit, count in sorted(met.items())
     )
 
 
