@@ -101,6 +101,7 @@ def _plain(value: Any) -> Any:
 # this one, so it differs in every request; the rest of the prompt was the same in every request of
 # one session and of its retries, and another one in every kind of subagent.
 BILLING = "x-anthropic-billing-header:"
+_SESSION_AT_THE_END = re.compile(r"_session_([0-9a-f-]{36})\Z")
 
 
 def request_members(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,10 +139,18 @@ def _system(document: Mapping[str, Any]) -> list[Any]:
 
 
 def _session(metadata: Any) -> str | None:
-    """The session's own word for itself: `metadata.user_id` is a JSON text that holds it."""
+    """The session's own word for itself, in `metadata.user_id`.
+
+    Claude Code 2.1.332 writes a JSON text with a `session_id` there, and 2.0.77 a name that ends in
+    `_session_` and the id.
+    """
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(user, str):
+        return None
+    if found := _SESSION_AT_THE_END.search(user):
+        return found[1]
     try:
-        user = json.loads(metadata["user_id"])
-        return _short(user["session_id"])
+        return _short(json.loads(user)["session_id"])
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
 

@@ -38,6 +38,8 @@ from recorder.evidence.pricing import PriceTable, shipped_prices
 from recorder.refusal import ExitCode, Refusal
 
 AGENT_TOOLS = frozenset({"Agent", "Task"})
+# How 2.0.77 prints, and tells back, a text of white space alone.
+NO_CONTENT = "(no content)"
 THOUGHT = frozenset({"thinking", "redacted_thinking"})
 
 
@@ -210,7 +212,8 @@ class _Join:
         # carry an id, so one digest becomes one other at most.
         self.became: dict[str, str] = {}
         self.boundaries_left = len(stream.boundaries)
-        self.kind_of: dict[int, Alone] = {}
+        self.names_requests = any(block.request_id is not None for block in stream.blocks)
+        self.beside: set[int] = set()
 
     def find(
         self, kind: Disagreement, what: str, line: int | None = None, request: int | None = None
@@ -264,6 +267,7 @@ class _Join:
             if key != MAIN
             for exchange in thread.exchanges
         ]
+        others += [each for each in self.provider.exchanges if each.number in self.beside]
         known = {exchange.number for exchange in (*main, *others)}
         return Counted(
             main=main,
@@ -317,13 +321,16 @@ class _Join:
         self._blocks(shown, exchange)
 
     def _line(self, block: ShownBlock, exchange: Exchange) -> None:
-        given = exchange.usage_start
+        # A line states the usage as the message began, or as it ended (2.0.77 mends it later).
+        given, ended = exchange.usage_start, exchange.usage
         usage_differs = any(
-            given[key] != value if key in given else not _filled_in(value)
+            value not in (given[key], ended[key]) if key in given else not _filled_in(value)
             for key, value in block.usage.items()
         ) or any(key not in block.usage for key in given)
+        # Lines of 2.0.77 name no request at all.
+        named = block.request_id is not None or self.names_requests
         for wrong, what in (
-            (block.request_id != exchange.request_id, "the request's id"),
+            (named and block.request_id != exchange.request_id, "the request's id"),
             (block.model != exchange.model_served, "the model that served it"),
             (block.role != "assistant", "the role"),
             (block.stop_reason not in (None, exchange.stop_reason), "the reason it stopped"),
@@ -345,7 +352,7 @@ class _Join:
         """The blocks that are shown are the ones that were given, each once and in order."""
         at = 0
         missing: list[GivenBlock] = []
-        given = exchange.substance
+        given = exchange.blocks
         for block in shown.blocks:
             found = next(
                 (i for i in range(at, len(given)) if self._same(given[i], block) is not None), None
@@ -369,7 +376,8 @@ class _Join:
             at = found + 1
         missing += given[at:]
         for absent in missing:
-            self._absent(absent, shown, exchange)
+            if not absent.blank:
+                self._absent(absent, shown, exchange)
 
     def _take(self, given: GivenBlock, block: ShownBlock) -> None:
         changes = self._same(given, block) or ()
@@ -383,6 +391,8 @@ class _Join:
         """The members that the harness changed, none of them for an equal block; None: another."""
         if given.digest == block.digest:
             return ()
+        if given.blank and block.kind == "text" and block.block.get("text") == NO_CONTENT:
+            return (NO_CONTENT,)
         if given.kind != "tool_use" or block.kind != "tool_use":
             return None
         shown = block.block
@@ -523,8 +533,8 @@ class _Join:
     def _tells(self, told: Sequence[str], history: Sequence[Exchange]) -> bool:
         at = 0
         for exchange in history:
-            left = Counter(self.became.get(each.digest, each.digest) for each in exchange.substance)
-            given = Counter(each.digest for each in exchange.substance)
+            left = Counter(self.became.get(each.digest, each.digest) for each in exchange.blocks)
+            given = Counter(each.digest for each in exchange.blocks)
             begin = at
             while at < len(told) and (left[told[at]] > 0 or given[told[at]] > 0):
                 left[told[at]] -= 1
@@ -580,7 +590,12 @@ class _Join:
     def _alone(self, exchange: Exchange) -> None:
         thread = next((each for each in self.threads.values() if exchange in each.exchanges), None)
         if thread is None:
-            self._foreign(exchange, used=False)
+            if exchange.session is not None and self._own(exchange):
+                # It is of this harness by its own word alone, which is enough for a name.
+                self.beside.add(exchange.number)
+                self.alone[Alone.SIDE_CALL] += 1
+            else:
+                self._foreign(exchange, used=False)
             return
         if exchange.status is None:
             self.alone[Alone.UNANSWERED] += 1

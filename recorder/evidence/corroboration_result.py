@@ -2,9 +2,9 @@
 
 How Claude Code 2.1.332 counts, measured: ``usage`` of a result line is the sum over the session's
 own answers of its turn, as they ended, and some of the answers that were cut or had to be asked
-for again; ``modelUsage`` is over all of the session, by the model that was asked for, with every
-subagent and side call, and with an estimate of its own of what a cut answer had put out;
-``total_cost_usd`` is the sum of its dollars.
+for again (2.0.77 leaves out what it got without streaming). ``modelUsage`` is over all of the
+session, by the model that was asked for, with every subagent and side call, and with an estimate
+of its own of what a cut answer had put out. ``total_cost_usd`` is the sum of its dollars.
 """
 
 from __future__ import annotations
@@ -141,8 +141,7 @@ def _vector(usage: Mapping[str, Any]) -> Vector:
 
 
 def _usage_faults(stream: StreamWitness, counted: Counted) -> Iterator[tuple[int, str]]:
-    must = [each for each in counted.main if each.number in counted.shown]
-    may = [each for each in counted.main if each.number not in counted.shown and each.message]
+    must, may = _split(counted.main, counted.shown)
     stated = []
     for result in stream.results:
         counts = _numbers(result.members.get("usage"), USAGE)
@@ -166,6 +165,15 @@ def _usage_faults(stream: StreamWitness, counted: Counted) -> Iterator[tuple[int
         own = [each for each in must if begin < first_line.get(each.message, 0) < end]
         if not _reachable(stated[index], own, may):
             yield result.line, "its usage is not the sum over the answers of its turn"
+
+
+def _split(
+    exchanges: Sequence[Exchange], shown: frozenset[int]
+) -> tuple[list[Exchange], list[Exchange]]:
+    """The answers that a sum has to hold, and those that it may."""
+    answered = [each for each in exchanges if each.message]
+    must = [each for each in answered if each.number in shown and each.streamed]
+    return must, [each for each in answered if each not in must]
 
 
 def _reachable(
@@ -206,8 +214,7 @@ def _model_faults(result: ShownResult, counted: Counted) -> Iterator[str]:
             yield f"it states no usage of {name}, which answers of the stream were asked of"
     for name, usage in stated.items():
         own = [each for each in every if _undecorated(each.model) == _undecorated(name)]
-        must = [each for each in own if each.number in counted.shown]
-        may = [each for each in own if each.number not in counted.shown]
+        must, may = _split(own, counted.shown)
         counts = _numbers(usage, MODEL_USAGE)
         if counts is None:
             yield f"its usage of {name} does not state what was read and written"

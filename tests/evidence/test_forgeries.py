@@ -671,6 +671,22 @@ def test_a_call_that_a_hook_rewrote_is_counted(pair: dict[str, Pair]) -> None:
     assert joined(pair["hook-rewrites"]).hooks_that_changed_a_call == 2
 
 
+def test_what_an_older_harness_writes_in_another_way_is_no_alarm(pair: dict[str, Pair]) -> None:
+    """Claude Code 2.0.77: no request ids, usage as it ended, ``(no content)`` for white space."""
+    older = pair["texts"].copy()
+    usage = {each["message"]: each["usage"] for each in older.answers()}
+    blank = next(line for line in older.assistant if line["message"]["content"] == [text("after")])
+    shown = copy.deepcopy(blank)
+    shown["message"]["content"] = [text("(no content)")]
+    older.raw.insert(older.raw.index(blank) + 1, shown)
+    for line in older.assistant:
+        del line["request_id"]
+        line["message"]["usage"] = usage[line["message"]["id"]]
+    for request in older.requests()[1:]:
+        request["said"]["messages"][0].append(block_digest(text("(no content)")))
+    assert joined(older).findings == ()
+
+
 # What an assistant line says of itself and nobody else saw: docs/evidence-limits.md.
 UNSEEN = {
     ("uuid",),
