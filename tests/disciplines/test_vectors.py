@@ -83,9 +83,7 @@ def test_every_step(vectors: Cases) -> None:
                 "extract": {"it": [{"op": "source", "of": "doc"}, case["step"]]},
                 "relate": [{"id": "a", "relation": {"op": "empty", "of": "it"}, "message": "m"}],
                 "witness": {
-                    "relate": [
-                        {"id": "w", "relation": {"op": "empty", "of": "it"}, "message": "m"}
-                    ]
+                    "relate": [{"id": "w", "relation": {"op": "empty", "of": "it"}, "message": "m"}]
                 },
             }
         ).body.extract["it"]
@@ -122,6 +120,8 @@ def test_every_relation_and_combinator(vectors: Cases) -> None:
         if op in COMBINATOR_KINDS:
             assert COMBINATOR_KINDS[op](left, right) == items_of(case["witnesses"]), name
             continue
-        found = RELATION_KINDS[op].find("<extract-name>", left, right, relation.get("strict", False))
+        found = RELATION_KINDS[op].find(
+            "<extract-name>", left, right, relation.get("strict", False)
+        )
         assert list(map(_witness, found)) == case["witnesses"], name
         assert all(v.before is not ABSENT for v in found) == (op == "unchanged" or not found), name
