@@ -70,7 +70,7 @@ class Scene:
     ``subagents`` maps a text of a subagent's first message to that subagent's turns. ``order``
     changes the session's order, and ``meddling`` what lies in its container: how a test shows
     that it fails where the construction is another. ``credential`` gives the rehearsal's another
-    form, and ``dollars`` is the session's bound.
+    form, and ``dollars`` is the session's bound. ``watch`` is called just after the start.
     """
 
     turns: tuple[Turn, ...]
@@ -79,6 +79,7 @@ class Scene:
     subagents: Mapping[str, tuple[Turn, ...]] = field(default_factory=dict)
     order: Callable[[Order], Order] = lambda order: order
     credential: Callable[[Credential], Credential] = lambda credential: credential
+    watch: Callable[[Engine, str], None] = lambda _engine, _container: None
     dollars: Decimal | None = None
     meddling: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
     eager: bool = True
@@ -157,12 +158,16 @@ class MeddledEngine(Engine):
     """Puts one more archive into a session's container, after the driver's and before its start."""
 
     archive: bytes = b""
+    watch: Callable[[Engine, str], None] = lambda _engine, _container: None
 
     def start(self, container: str) -> None:
         labels = self.inspect(container)["Config"]["Labels"]
-        if self.archive and labels.get("recorder.role") == "session":
+        is_session = labels.get("recorder.role") == "session"
+        if self.archive and is_session:
             self.put(container, "/", iter([self.archive]))
         super().start(container)
+        if is_session:
+            self.watch(self, container)
 
 
 def archive_of(files: Mapping[str, tuple[bytes, int]]) -> bytes:
@@ -277,6 +282,7 @@ class Stage:
             self._docker_host,
             (plain := open_engine(self._docker_host)).api,
             archive_of(scene.meddling) if scene.meddling else b"",
+            scene.watch,
         )
         try:
             return self._run(engine, name, scene, uid)
