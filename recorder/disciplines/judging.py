@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from recorder.disciplines.catalogue import FIXED_SOURCES
 from recorder.disciplines.declaration import (
     Binding,
     Block,
@@ -23,7 +24,7 @@ from recorder.disciplines.declaration import (
 )
 from recorder.disciplines.relations import COMBINATOR_KINDS, Violators
 from recorder.disciplines.steps import SupplyFaultError
-from recorder.disciplines.values import ABSENT, NOTHING, Item, Items, text_of
+from recorder.disciplines.values import ABSENT, NOTHING, UNPROVEN, Item, Items, text_of
 
 FileReader = Callable[[str], Any]
 
@@ -36,6 +37,8 @@ def no_file(_: str) -> Any:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """One observation. A fact that is absent is ``ABSENT``; an empty text or null is supplied.
+
+    A fact that is there and that nothing proves is ``UNPROVEN``: what reads it is not judged.
 
     ``subject`` is what a row says was judged: the path, or ``-``. ``file`` gives the text of a
     file as the surface sees it, ``ABSENT`` where there is none. ``sidecar`` is JSON text.
@@ -70,6 +73,8 @@ class World:
             case _:
                 if self.pre is ABSENT or self.post is ABSENT:
                     return ABSENT
+                if self.pre is UNPROVEN or self.post is UNPROVEN:
+                    return UNPROVEN
                 return {"pre": self.pre, "post": self.post}
 
     def bound(self, binding: Binding) -> Any:
@@ -112,6 +117,13 @@ class Unjudgeable:
 
 
 @dataclass(frozen=True, slots=True)
+class NotObserved:
+    """A source is there and this surface does not prove what it is."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Passed:
     pass
 
@@ -124,7 +136,7 @@ class Broken:
     opened: bool | None
 
 
-Judgment = NotApplicable | Unjudgeable | Passed | Broken
+Judgment = NotApplicable | NotObserved | Unjudgeable | Passed | Broken
 
 OUT_OF_SCOPE = NotApplicable("scope")
 PASSED = Passed()
@@ -147,7 +159,7 @@ class Memo:
 
 
 class _SupplyEndError(Exception):
-    def __init__(self, judgment: NotApplicable | Unjudgeable) -> None:
+    def __init__(self, judgment: NotApplicable | NotObserved | Unjudgeable) -> None:
         super().__init__()
         self.judgment = judgment
 
@@ -156,8 +168,12 @@ def judge(declaration: Declaration, world: World, memo: Memo | None = None) -> J
     """Judge one world by one declaration."""
     memo = memo if memo is not None else Memo()
     scope = declaration.scope
-    if scope is not None and not _admits(declaration, scope, world, memo):
-        return OUT_OF_SCOPE
+    if scope is not None:
+        value = _scoped(declaration, scope, world)
+        if value is UNPROVEN:
+            return NotObserved(scope.source)
+        if not _admits(scope, value, memo):
+            return OUT_OF_SCOPE
     memo.enter(world)
     evaluation = _Evaluation(declaration, declaration.body, world, memo)
     try:
@@ -172,26 +188,32 @@ def judge(declaration: Declaration, world: World, memo: Memo | None = None) -> J
 
 
 def admits(declaration: Declaration, world: World, memo: Memo | None = None) -> bool:
-    """Whether the scope admits a world."""
+    """Whether the scope admits a world; one that nothing proves to be outside is admitted."""
     scope = declaration.scope
-    return scope is None or _admits(declaration, scope, world, memo or Memo())
+    if scope is None:
+        return True
+    value = _scoped(declaration, scope, world)
+    return value is UNPROVEN or _admits(scope, value, memo or Memo())
 
 
 def scope_admits(scope: Scope | None, world: World) -> bool:
     """The same for a scope alone, of an entry that could not be resolved."""
     if scope is None:
         return True
-    value = world.fact(scope.source)
+    value = world.fact(scope.source) if scope.source in FIXED_SOURCES else ABSENT
     return isinstance(value, str) and scope.admits(value)
 
 
-def _admits(declaration: Declaration, scope: Scope, world: World, memo: Memo) -> bool:
+def _scoped(declaration: Declaration, scope: Scope, world: World) -> Any:
+    """The one source that a scope reads."""
     source = scope.source
     if source == "target.path":
-        value = world.path
-    else:
-        binding = declaration.sources.get(source)
-        value = world.fact(source) if binding is None else world.bound(binding)
+        return world.path
+    binding = declaration.sources.get(source)
+    return world.fact(source) if binding is None else world.bound(binding)
+
+
+def _admits(scope: Scope, value: Any, memo: Memo) -> bool:
     if not isinstance(value, str):
         return False
     if not scope.include and not scope.exclude:
@@ -269,7 +291,9 @@ class _Evaluation:
         if pipeline.paired:
             self.found[name] = NOTHING
             if name not in self.sides:
-                self._supplied(pipeline.root)
+                if not self._supplied(pipeline.root):
+                    self.sides[name] = (NOTHING, NOTHING)
+                    return NOTHING
                 self.sides[name] = (self._side(pipeline, "pre"), self._side(pipeline, "post"))
             return NOTHING
         if pipeline.combination is None:
@@ -315,6 +339,8 @@ class _Evaluation:
         if items is None:
             world = self.world
             value = world.fact(name) if binding is None else world.bound(binding)
+            if value is UNPROVEN:
+                raise _SupplyEndError(NotObserved(name))
             if value is ABSENT:
                 items = NOTHING
             else:

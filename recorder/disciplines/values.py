@@ -24,6 +24,18 @@ class Absent:
 
 ABSENT: Final = Absent()
 
+
+class Unproven:
+    """The one value of a fact that is there and that nothing proves: it is never guessed."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNPROVEN"
+
+
+UNPROVEN: Final = Unproven()
+
 # What JavaScript's trim() and \s take for white space; Python's differ in both directions.
 WHITE_SPACE = (
     "\t\n\x0b\x0c\r \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
