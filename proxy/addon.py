@@ -566,11 +566,15 @@ def _body_is_small(request: http.Request) -> bool:
 
 
 def _answer(refused: Refused) -> http.Response:
-    """A refusal in the provider's own shape, which the harness reports and does not retry."""
+    """A refusal in the provider's own shape, which the harness reports and does not retry.
+
+    Where the provider's connection failed it may: without us it would have seen that, and retried.
+    """
     wording = refused.wording
     text = f"recorder: {refused.rule}: {wording.text}"
     body = {"type": "error", "error": {"type": wording.kind, "message": text}}
-    headers = {"content-type": "application/json", "x-should-retry": "false"}
+    retry = "true" if refused.rule is Rule.UPSTREAM else "false"
+    headers = {"content-type": "application/json", "x-should-retry": retry}
     if wording.status != 404:
         headers["connection"] = "close"
     return http.Response.make(wording.status or 403, json.dumps(body).encode() + b"\n", headers)

@@ -30,6 +30,8 @@ NAMED: Mapping[str, Mapping[str, Any]] = {
     "errdropmidx2": {"alone": {"cut": 2}},
     "errovermidx2": {"alone": {"cut": 1}},
     "cut-text": {"alone": {"cut": 3}},
+    # The sidecar lets the harness ask again where the provider hung up.
+    "errdrop0x2": {"alone": {"without an answer": 2}, "own_words": 0},
     "err429x2": {"alone": {"refused by the provider": 2}},
     "empty": {"alone": {"empty": 2}},
     "max-turns": {"unconfirmed": 1},
