@@ -8,11 +8,16 @@ from pathlib import Path
 
 import docker
 import pytest
+from hypothesis import settings
 
 from recorder.engine.connect import connect
 from recorder.refusal import Refusal
 
 PROJECT = Path(__file__).parent.parent
+
+# How long an example takes is the machine's business; what it shows is the test's.
+settings.register_profile("recorder", deadline=None)
+settings.load_profile("recorder")
 
 
 @pytest.fixture(scope="session")

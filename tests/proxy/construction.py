@@ -115,14 +115,19 @@ class Provider:
 
     lines: Lines
     certificate: str
+    marks: int = 0
 
     def seen(self) -> list[dict[str, Any]]:
         """Everything that reached it since the last call. A request's line comes before its
-        answer, so what a session was answered to is here."""
+        answer, and all of them before the mark that is asked for here."""
+        self.marks += 1
+        self.lines.tell({"mark": self.marks})
         found = []
-        while (line := self.lines.next(0.05)) is not None:
+        while (line := self.lines.next()) is not None:
+            if line.get("mark") == self.marks:
+                return found
             found.append(line)
-        return found
+        raise AssertionError(bytes(self.lines.errors))
 
 
 @dataclass
@@ -143,11 +148,15 @@ class RunningSidecar:
         return [json.loads(line) for line in data.splitlines()]
 
     def decisions(self, since: int, count: int) -> list[dict[str, Any]]:
-        """The decisions after the first `since` lines, once there are `count` (or 5 s passed):
+        """The decisions after the first `since` lines, once there are `count` (or 20 s passed):
         the line of a connection's end comes after the end."""
-        deadline = time.monotonic() + 5
+        return self.of_kind("decision", since, count)
+
+    def of_kind(self, kind: str, since: int, count: int) -> list[dict[str, Any]]:
+        """As `decisions`, for another kind of line."""
+        deadline = time.monotonic() + 20
         while True:
-            found = [line for line in self.log()[since:] if line["kind"] == "decision"]
+            found = [line for line in self.log()[since:] if line["kind"] == kind]
             if len(found) >= count or time.monotonic() > deadline:
                 return found
 

@@ -187,7 +187,7 @@ def test_a_second_request_that_no_hook_decided_does_not_use_the_first_ones_conne
     code = edited(
         "addon.py",
         "        if flow.response is not None:\n            return\n",
-        "        if flow.response is not None or self.sidecar.used:\n            return\n",
+        "        if flow.response is not None or self.sidecar.used.requests:\n            return\n",
     )
     construction.provider.seen()
     with changed(construction, "second", code) as beside:

@@ -225,6 +225,7 @@ def test_an_ordinary_request_passes_streamed_sealed_and_witnessed(
     assert headers["anthropic-version"] == "2023-06-01"
     assert "x-not-named" not in headers
     assert PLACEHOLDER not in json.dumps(arrived)
+    construction.sidecar.of_kind("answer", before, 1)
     allowed, answer = construction.sidecar.log()[before:]
     assert (allowed["decision"], allowed["layer"]) == ("allowed", "body")
     assert allowed["asked"] == {
@@ -299,7 +300,7 @@ def test_a_secret_that_comes_back_is_cut_and_logged(construction: Construction) 
         exchange = posted(construction, request(scenario), until(None))
         assert SECRET.encode() not in exchange.text
         assert b"message_stop" not in exchange.text
-        answer = construction.sidecar.log()[before:][-1]
+        answer = construction.sidecar.of_kind("answer", before, 1)[-1]
         assert answer["end"] == "answer-carried-the-credential"
         assert SECRET not in json.dumps(answer)
 
@@ -319,7 +320,7 @@ def test_an_answer_that_cannot_be_witnessed_does_not_pass(
     exchange = posted(construction, request(scenario), until(None))
     assert b"MARKER" not in exchange.text
     assert exchange.received[-1].startswith(b"HTTP/1.1 502 ")
-    answer = construction.sidecar.log()[before:][-1]
+    answer = construction.sidecar.of_kind("answer", before, 1)[-1]
     assert (answer["kind"], answer["end"]) == ("answer", end)
 
 
@@ -329,7 +330,7 @@ def test_a_cut_answer_and_an_error_answer_are_told_as_they_are(construction: Con
     assert b"MARKER" in cut.text
     error = posted(construction, request("error"), until(b"}}"))
     assert error.received[-1].startswith(b"HTTP/1.1 529 ")
-    answers = [s for s in construction.sidecar.log()[before:] if s["kind"] == "answer"]
+    answers = construction.sidecar.of_kind("answer", before, 2)
     assert (answers[0]["end"], answers[0]["whole"]) == ("cut", False)
     assert (answers[1]["status"], answers[1]["error"]) == (529, "overloaded_error")
 
@@ -375,7 +376,7 @@ def test_a_provider_whose_certificate_nobody_trusts_gets_nothing(
         assert beside.said["event"] == "ready"
         exchange = _from_within(beside, [*tunnel(), send(request("plain")), CLOSED])
         assert exchange.received[-1].startswith(b"HTTP/1.1 502 ")
-        answer = beside.log()[-1]
+        answer = beside.of_kind("answer", 0, 1)[-1]
         assert (answer["kind"], answer["end"]) == ("answer", "handshake-failed")
     assert not [line for line in construction.provider.seen() if "method" in line]
 

@@ -155,6 +155,8 @@ def running(*arguments: str | Path) -> Iterator[subprocess.Popen[bytes]]:
         stderr=subprocess.PIPE,
         cwd=PROJECT,
         env=environment_of({}),
+        # A test run in the background starts with interrupts ignored, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process

@@ -136,4 +136,6 @@ for number in (22, 80, 443):
     threading.Thread(target=listen, args=(number,), daemon=True).start()
 time.sleep(0.1)
 tell(event="ready")
-sys.stdin.read()
+# Everything that was told before a mark stands before it.
+for asked in sys.stdin:
+    tell(mark=json.loads(asked)["mark"])
