@@ -320,7 +320,7 @@ class FailingEngine(Engine):
     """An engine that goes away when a check is to be made."""
 
     def create_container(self, name: str, request: Mapping[str, object]) -> str:
-        raise ConnectionError("the engine went away")
+        raise ConnectionError(f"the engine went away from {name} with {len(request)} members")
 
 
 def test_an_engine_that_fails_under_a_check_is_a_reason_and_loses_nothing(
