@@ -13,7 +13,7 @@ import requests.exceptions
 import typer
 
 from recorder import __version__
-from recorder.cli import audit, batch, engine, plan, report, session, stream, transform
+from recorder.cli import audit, batch, engine, judge, plan, report, session, stream, transform
 from recorder.refusal import ExitCode, Interrupt, Refusal
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ plan.register(app)
 engine.register(app)
 batch.register(app)
 audit.register(app)
+judge.register(app)
 report.register(app)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -839,3 +839,27 @@ class _Loader:
             self.text(sides["left"].value, "`left`"),
             self.text(sides["right"].value, "`right`"),
         )
+
+
+def merged(files: Sequence[Disciplines]) -> Disciplines:
+    """Several files as one. Refusal 2 where two of them have one identifier."""
+    if len(files) == 1:
+        return files[0]
+    seen: dict[str, Place] = {}
+    for file in files:
+        labelled: tuple[Entry | Draft, ...] = (*file.entries, *file.drafts)
+        for entry in labelled:
+            if entry.id in seen:
+                raise Refusal(
+                    ExitCode.USAGE,
+                    f"{entry.place}: the id `{entry.id}` is the one of {seen[entry.id]} too; "
+                    "admitted here: an id of its own, it labels every row",
+                )
+            seen[entry.id] = entry.place
+    digests = "\n".join(file.digest for file in files)
+    return Disciplines(
+        ", ".join(file.name for file in files),
+        "sha256:" + hashlib.sha256(digests.encode()).hexdigest(),
+        tuple(entry for file in files for entry in file.entries),
+        tuple(draft for file in files for draft in file.drafts),
+    )

@@ -1,0 +1,265 @@
+"""The verb ``judge``: sessions, a repository's changes, or one call, by disciplines as data."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from recorder.batch.table import print_table
+from recorder.disciplines.changes import collect
+from recorder.disciplines.declaration import Disciplines, Level
+from recorder.disciplines.explain import explanation
+from recorder.disciplines.hook import PayloadError, read_payload, worlds_of
+from recorder.disciplines.loading import load_disciplines, merged
+from recorder.disciplines.rates import Rate, rates_by_arm
+from recorder.disciplines.sessions import LOG, RECORD, BatchVerdicts, judge_batch, log_of
+from recorder.disciplines.verdicts import HOOK, Verdict, git_surface, row, verdicts_of
+from recorder.refusal import ExitCode, Refusal
+from recorder.session.driver import write_durable
+
+EXPLAIN = "explain"
+BLOCKED = 1
+HOOK_BLOCKED = 2
+FOLDER = ".recorder"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("judge")(judge)
+
+
+def judge(
+    target: Annotated[
+        str | None,
+        typer.Argument(help="A batch's or a session's directory; or `explain`."),
+    ] = None,
+    disciplines: Annotated[
+        list[Path] | None,
+        typer.Option("--disciplines", "-d", help="A file of disciplines. Repeatable."),
+    ] = None,
+    corpus: Annotated[
+        list[Path] | None,
+        typer.Option(help="A tree whose files are the baseline's texts. Repeatable."),
+    ] = None,
+    git: Annotated[
+        str | None,
+        typer.Option(help="Judge a repository's changes: staged, worktree, A..B or A...B."),
+    ] = None,
+    hook: Annotated[
+        bool, typer.Option("--hook", help="Judge one PreToolUse payload on standard input.")
+    ] = False,
+    repository: Annotated[
+        Path | None, typer.Option(help="The repository of --git and --hook.")
+    ] = None,
+    enforce: Annotated[
+        str | None, typer.Option(help="The level of --git: block or advise.")
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Where rows go, instead of the usual place.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program to read.")] = False,
+) -> None:
+    """Judge by disciplines: what was done, what is about to be committed, or one call."""
+    if hook:
+        raise typer.Exit(_hook(disciplines or [], repository, log))
+    loaded = _load(disciplines or [])
+    if git is not None:
+        raise typer.Exit(_git(loaded, git, repository or Path(), enforce, log, as_json))
+    if target is None:
+        raise Refusal(
+            ExitCode.USAGE, "judge: name a batch's or a session's directory, --git or --hook"
+        )
+    if target == EXPLAIN:
+        _explain(loaded, as_json)
+        return
+    _sessions(loaded, Path(target), corpus or [], log, as_json)
+
+
+def _load(paths: Iterable[Path], *, allow_unresolved: bool = False) -> Disciplines:
+    read = []
+    for path in paths:
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise Refusal(
+                ExitCode.USAGE, f"{path}: {error.strerror}: name a file of disciplines"
+            ) from error
+        read.append(load_disciplines(content, str(path), allow_unresolved=allow_unresolved))
+    if not read:
+        raise Refusal(ExitCode.USAGE, "judge: name a file of disciplines with --disciplines FILE")
+    return merged(read)
+
+
+# Sessions ------------------------------------------------------------------------------------
+
+
+def _sessions(
+    loaded: Disciplines, directory: Path, trees: list[Path], log: Path | None, as_json: bool
+) -> None:
+    for tree in trees:
+        if not tree.is_dir():
+            raise Refusal(ExitCode.USAGE, f"--corpus {tree}: is no directory")
+    batch = judge_batch(directory, loaded, trees)
+    encoded = msgspec.json.format(msgspec.json.encode(batch), indent=2) + b"\n"
+    if (directory / "sessions").is_dir():
+        write_durable(directory / RECORD, encoded)
+        write_durable(log or directory / LOG, log_of(batch).encode())
+    elif log is not None:
+        write_durable(log, log_of(batch).encode())
+    if as_json:
+        sys.stdout.buffer.write(encoded)
+        return
+    _print_batch(batch)
+
+
+def _print_batch(batch: BatchVerdicts) -> None:
+    table = Table("discipline", "tier", "arm", "broken", "of", "95 %", "not judged", box=None)
+    for rate in rates_by_arm(batch):
+        table.add_row(
+            rate.discipline,
+            rate.tier,
+            rate.arm,
+            str(rate.broken),
+            str(rate.judged),
+            _interval(rate),
+            _others(rate),
+        )
+    print_table(table)
+    for session in batch.sessions:
+        if session.not_judged is not None:
+            print(f"{session.session}: not judged: {session.not_judged}")
+        for path in session.unproven:
+            print(f"{session.session}: {path}: unproven, its replay is not what was left")
+        for verdict in session.verdicts:
+            if verdict.message is not None:
+                where = "whole session" if verdict.call is None else f"call {verdict.call}"
+                print(f"{session.session}: {where}: {verdict.event}: {verdict.message}")
+
+
+def _interval(rate: Rate) -> str:
+    if rate.low is None or rate.high is None:
+        return "-"
+    return f"{100 * rate.low:.1f} to {100 * rate.high:.1f}"
+
+
+def _others(rate: Rate) -> str:
+    parts = (
+        (rate.unjudgeable, "unjudgeable"),
+        (rate.skipped, "skipped"),
+        (rate.untouched, "out of scope"),
+        (rate.not_judged, "refused"),
+    )
+    return ", ".join(f"{count} {what}" for count, what in parts if count) or "-"
+
+
+# A repository --------------------------------------------------------------------------------
+
+
+def _git(
+    loaded: Disciplines,
+    what: str,
+    repository: Path,
+    enforce: str | None,
+    log: Path | None,
+    as_json: bool,
+) -> int:
+    if enforce not in (None, "block", "advise"):
+        raise Refusal(ExitCode.USAGE, f"--enforce {enforce}: is neither block nor advise")
+    level: Level | None = None if enforce is None else "block" if enforce == "block" else "advise"
+    worlds = collect(repository, what).worlds()
+    found = verdicts_of(loaded.entries, worlds, git_surface(level))
+    rows = [row(time.time() * 1000, verdict) for verdict in found]
+    _write_rows(log or repository / FOLDER / LOG, rows)
+    if as_json:
+        print(json.dumps([_as_record(verdict) for verdict in found], ensure_ascii=False))
+    else:
+        for each in rows:
+            print(each)
+    _say(found)
+    return BLOCKED if any(verdict.event == "blocked" for verdict in found) else 0
+
+
+def _as_record(verdict: Verdict) -> dict[str, object]:
+    return {
+        "discipline": verdict.entry,
+        "event": verdict.event,
+        "subject": verdict.subject,
+        "skip": verdict.skip,
+        "message": verdict.message,
+    }
+
+
+def _say(found: Iterable[Verdict]) -> None:
+    for verdict in found:
+        if verdict.message is not None and verdict.event != "witnessed":
+            print(verdict.message, file=sys.stderr)
+
+
+# A call --------------------------------------------------------------------------------------
+
+
+def _hook(paths: list[Path], repository: Path | None, log: Path | None) -> int:
+    """Exit 2 where a call is blocked, or where nothing can say whether it is; else 0."""
+    now_ms = round(time.time() * 1000)
+    where = log or (repository or Path()) / FOLDER / LOG
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8")
+        payload = read_payload(text, repository)
+        where = log or Path(payload.root) / FOLDER / LOG
+        loaded = _load(paths, allow_unresolved=True)
+    except (PayloadError, UnicodeDecodeError) as error:
+        return _refused_hook(where, now_ms, f"the payload {error}")
+    except Refusal as refusal:
+        return _refused_hook(where, now_ms, "; ".join(refusal.reasons))
+    for fault in loaded.faults:
+        print(f"recorder: {fault}: skipped", file=sys.stderr)
+    found = verdicts_of(loaded.entries, worlds_of(payload, now_ms), HOOK)
+    _write_rows(where, [row(now_ms, verdict) for verdict in found], must=False)
+    _say(found)
+    return HOOK_BLOCKED if any(verdict.event == "blocked" for verdict in found) else 0
+
+
+def _refused_hook(where: Path, now_ms: int, why: str) -> int:
+    """One row that says so, and the call is blocked: nothing judged it."""
+    verdict = Verdict("judge", "blocked", "-", unjudgeable=why)
+    _write_rows(where, [row(now_ms, verdict)], must=False)
+    print(f"recorder: {why}", file=sys.stderr)
+    return HOOK_BLOCKED
+
+
+def _write_rows(path: Path, rows: list[str], *, must: bool = True) -> None:
+    """Append rows. The folder is git's to ignore; a log that fails changes no verdict."""
+    if not rows:
+        return
+    try:
+        if path.parent.name == FOLDER and not path.parent.exists():
+            path.parent.mkdir(mode=0o755, parents=True)
+            (path.parent / ".gitignore").write_text("*\n", "utf-8")
+        with path.open("a", encoding="utf-8") as file:
+            file.write("".join(f"{each}\n" for each in rows))
+    except OSError as error:
+        if must:
+            raise
+        print(f"recorder: {path}: no row was written: {error.strerror}", file=sys.stderr)
+
+
+# Explanation ---------------------------------------------------------------------------------
+
+
+def _explain(loaded: Disciplines, as_json: bool) -> None:
+    lines = explanation(loaded)
+    if as_json:
+        print(msgspec.json.encode(lines).decode())
+        return
+    table = Table("entry", "enforce", "mechanism", "session", "git", "hook", box=None)
+    for line in lines:
+        table.add_row(line.id, line.enforce, line.mechanism, line.session, line.git, line.hook)
+    print_table(table)
+    print("An entry without `enforce` advises. What breaks is said on standard error.")

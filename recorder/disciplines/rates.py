@@ -1,0 +1,143 @@
+"""How often a discipline was broken: by arm, over sessions, with an interval. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from recorder.disciplines.sessions import BatchVerdicts, SessionVerdicts, VerdictRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """One discipline in one arm.
+
+    ``judged`` sessions had a verdict that is a judgment (passed, blocked, advised, witnessed);
+    ``broken`` of them broke it at least once and no witness opened that. ``unjudgeable``,
+    ``skipped`` and ``untouched`` are the other sessions of the arm, each counted once in this
+    order, and ``not_judged`` are the sessions that were refused. ``low`` and ``high`` are the
+    interval's ends, None where nothing was judged.
+    """
+
+    discipline: str
+    tier: str
+    arm: str
+    broken: int
+    judged: int
+    unjudgeable: int
+    skipped: int
+    untouched: int
+    not_judged: int
+    low: float | None
+    high: float | None
+
+    @property
+    def rate(self) -> float | None:
+        return self.broken / self.judged if self.judged else None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBreak:
+    """The call of a session that first broke a discipline; None for the whole session."""
+
+    session: str
+    discipline: str
+    call: int | None
+    line: int | None
+    message: str
+
+
+def wilson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float] | None:
+    """Wilson's score interval of a proportion; None where there was no trial."""
+    if not trials:
+        return None
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    proportion = successes / trials
+    scale = 1 + z * z / trials
+    middle = (proportion + z * z / (2 * trials)) / scale
+    reach = (
+        z
+        * math.sqrt(proportion * (1 - proportion) / trials + z * z / (4 * trials * trials))
+        / scale
+    )
+    low = 0.0 if successes == 0 else max(0.0, middle - reach)
+    high = 1.0 if successes == trials else min(1.0, middle + reach)
+    return low, high
+
+
+JUDGED = frozenset({"passed", "advised", "witnessed", "blocked"})
+
+
+def rates_by_arm(batch: BatchVerdicts, confidence: float = 0.95) -> tuple[Rate, ...]:
+    """Every discipline in every line (tier and arm), in the file's order."""
+    lines = list(dict.fromkeys((each.tier, each.arm) for each in batch.sessions))
+    return tuple(
+        _rate(
+            discipline,
+            tier,
+            arm,
+            [s for s in batch.sessions if (s.tier, s.arm) == (tier, arm)],
+            confidence,
+        )
+        for discipline in batch.disciplines
+        for tier, arm in lines
+    )
+
+
+def _rate(
+    discipline: str,
+    tier: str,
+    arm: str,
+    sessions: list[SessionVerdicts],
+    confidence: float,
+) -> Rate:
+    counted = dict.fromkeys(("broken", "held", "unjudgeable", "skipped", "untouched"), 0)
+    refused = 0
+    for session in sessions:
+        if session.not_judged is not None:
+            refused += 1
+            continue
+        own = [each for each in session.verdicts if each.discipline == discipline]
+        counted[_end(own)] += 1
+    judged = counted["broken"] + counted["held"]
+    interval = wilson(counted["broken"], judged, confidence)
+    return Rate(
+        discipline,
+        tier,
+        arm,
+        counted["broken"],
+        judged,
+        counted["unjudgeable"],
+        counted["skipped"],
+        counted["untouched"],
+        refused,
+        None if interval is None else interval[0],
+        None if interval is None else interval[1],
+    )
+
+
+def _end(verdicts: list[VerdictRecord]) -> str:
+    """What a session comes to. One with a part that nothing judged did not hold to the rule."""
+    if any(each.broken for each in verdicts):
+        return "broken"
+    if any(each.unjudgeable is not None for each in verdicts):
+        return "unjudgeable"
+    if any(each.event in ("skipped", "unattributed") for each in verdicts):
+        return "skipped"
+    return "held" if any(each.event in JUDGED for each in verdicts) else "untouched"
+
+
+def first_breaks(batch: BatchVerdicts) -> tuple[FirstBreak, ...]:
+    """Of each session and discipline the first call that broke it."""
+    found: dict[tuple[str, str], FirstBreak] = {}
+    for session in batch.sessions:
+        for each in session.verdicts:
+            if each.broken:
+                found.setdefault(
+                    (session.session, each.discipline),
+                    FirstBreak(
+                        session.session, each.discipline, each.call, each.line, each.message or ""
+                    ),
+                )
+    return tuple(found.values())
