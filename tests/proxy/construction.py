@@ -243,7 +243,8 @@ def running(engine: Engine, name: str, configuration: dict[str, Any]) -> Iterato
         engine.remove_container(container)
 
 
-def _script(name: str, source: str, **host: Any) -> dict[str, Any]:
+def script(source: str, **host: Any) -> dict[str, Any]:
+    """A container of the sidecar's image in which one of the programs of `inside` runs."""
     return {
         "Image": image_tag("proxy"),
         "Entrypoint": ["/usr/bin/python3", "-I", "-c", (INSIDE / source).read_text()],
@@ -260,7 +261,7 @@ def _script(name: str, source: str, **host: Any) -> dict[str, Any]:
 @contextmanager
 def provider(engine: Engine, name: str, on: str) -> Iterator[Provider]:
     authority = make_authority(HOST)
-    configuration = _script(name, "provider.py", NetworkMode=on)
+    configuration = script("provider.py", NetworkMode=on)
     configuration["User"] = "0:0"
     configuration["NetworkingConfig"] = {"EndpointsConfig": {on: {"Aliases": [HOST]}}}
     with running(engine, name, configuration) as lines:
@@ -278,7 +279,7 @@ def agent(engine: Engine, name: str, socket_volume: str) -> Iterator[Agent]:
         "ReadOnly": True,
         "VolumeOptions": {"NoCopy": True},
     }
-    configuration = _script(name, "agent.py", NetworkMode="none", Mounts=[mount])
+    configuration = script("agent.py", NetworkMode="none", Mounts=[mount])
     configuration["User"] = "1000:1000"
     with running(engine, name, configuration) as lines:
         yield Agent(lines)
