@@ -52,7 +52,12 @@
     const width = Math.floor(place.clientWidth);
     if (width < 80) return;
     const chart = make(width);
+    // One picture with one name: what it is made of has none of its own.
     chart.setAttribute("role", "img");
+    for (const part of chart.querySelectorAll("[aria-label], [aria-description]")) {
+      part.removeAttribute("aria-label");
+      part.removeAttribute("aria-description");
+    }
     place.replaceChildren(chart);
     place.dataset.width = width;
   };
@@ -183,8 +188,8 @@
 
   const COLUMNS = [
     ["name", "Session", "keep", (s) => s.name, (s) => [sessionLink(s.name), rehearsalBadge()]],
-    ["line", "Line", "", (s) => lineOf(s), (s) => lineOf(s)],
-    ["probe", "Probe", "", (s) => s.probe, (s) => s.probe],
+    ["line", "Line", "full", (s) => lineOf(s), (s) => lineOf(s)],
+    ["probe", "Probe", "full", (s) => s.probe, (s) => s.probe],
     ["outcome", "End", "keep", (s) => `${s.outcome} ${s.code ?? ""}`, (s) => outcomeBadge(s)],
     ["answer", "Answer", "", (s) => s.answer ?? "", (s) => answerOf(s)],
     ["calls", "Calls", "num", (s) => s.call_count ?? -1, (s) => s.call_count ?? "–"],
@@ -293,25 +298,25 @@
   const callRow = (call) => element("tr", { id: `call-${call.number}` },
     element("td", { class: "num", "data-label": "Call" }, call.number),
     element("td", { class: "num", "data-label": "At, seconds" }, at(call.at)),
-    element("td", { "data-label": "Tool" }, element("span", { class: "tool" }, call.tool),
+    element("td", { class: "full tools", "data-label": "Tool" }, element("span", { class: "tool" }, call.tool),
       call.subagent ? [" ", badge("subagent", "quiet")] : null, call.failed ? [" ", badge("failed", "failed")] : null),
-    element("td", {}, element("pre", { class: "argument", tabindex: call.argument.length > 300 ? "0" : null }, call.argument),
+    element("td", { class: "wide" }, element("pre", { class: "argument", tabindex: call.argument.length > 300 ? "0" : null }, call.argument),
       call.cut ? element("small", {}, `${call.cut} characters more`) : null),
-    element("td", { "data-label": "Document" }, resultCell(call)),
-    element("td", { "data-label": "Witness" }, badge(call.mark, call.mark.replace(" ", "-") === "not-joined" ? "quiet" : call.mark),
+    element("td", { class: "full", "data-label": "Document" }, resultCell(call)),
+    element("td", { class: "full", "data-label": "Witness" }, badge(call.mark, call.mark.replace(" ", "-") === "not-joined" ? "quiet" : call.mark),
       element("small", {}, ` ${call.finding || MARKS[call.mark]}${call.request === null ? "" : ` in request ${call.request}`}`)));
 
   const requestRow = (request) => element("tr", {},
     element("td", { class: "num", "data-label": "At, seconds" }, at(request.at)),
-    element("td", { "data-label": "Outcome" }, request.outcome === "allowed"
+    element("td", { class: "full", "data-label": "Outcome" }, request.outcome === "allowed"
       ? [badge("allowed", "given"), request.request === null ? null : element("small", {}, ` request ${request.request}`)]
       : [badge("refused", "refused"), element("small", {}, ` ${request.outcome}${request.detail ? `: ${request.detail}` : ""}`)]),
-    element("td", { "data-label": "Host" }, element("code", {}, request.host)),
-    element("td", { "data-label": "Asked" }, element("code", {}, request.asked || "–")),
+    element("td", { class: "full", "data-label": "Host" }, element("code", {}, request.host)),
+    element("td", { class: "full", "data-label": "Asked" }, element("code", {}, request.asked || "–")),
     element("td", { class: "num", "data-label": "Status" }, request.status ?? "closed"),
     element("td", { class: "num", "data-label": "Sent" }, bytes(request.sent)),
     element("td", { class: "num", "data-label": "Received" }, bytes(request.received)),
-    element("td", { "data-label": "Model", class: request.model ? "" : "blank" }, request.model));
+    element("td", { "data-label": "Model", class: request.model ? "full" : "blank" }, request.model));
 
   const table = (label, headings, rows) => element("table", { class: "cards", "aria-label": label },
     element("thead", {}, element("tr", {}, headings.map(([text, kind]) => element("th", { scope: "col", class: kind }, text)))),
@@ -424,6 +429,7 @@
     if (share > 0) cell.style.background = `rgba(var(--heat-${cell.dataset.outcome}), ${(0.1 + 0.3 * Math.sqrt(share)).toFixed(2)})`;
   }
   $("#distributions").nextElementSibling.before(legend());
+  if (data.rates.length) $("#rates").after(legend());
   addEventListener("hashchange", () => show(false));
   addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || /^(input|select|textarea)$/i.test(event.target.tagName)) return;
