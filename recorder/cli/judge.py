@@ -21,7 +21,7 @@ from recorder.disciplines.hook import PayloadError, read_payload, worlds_of
 from recorder.disciplines.loading import load_disciplines, merged
 from recorder.disciplines.rates import Rate, rates_by_arm
 from recorder.disciplines.sessions import LOG, RECORD, BatchVerdicts, judge_batch, log_of
-from recorder.disciplines.verdicts import HOOK, Verdict, git_surface, row, verdicts_of
+from recorder.disciplines.verdicts import HOOK, Verdict, git_surface, row_of, verdicts_of
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.driver import write_durable
 
@@ -175,7 +175,7 @@ def _git(
     level: Level | None = None if enforce is None else "block" if enforce == "block" else "advise"
     worlds = collect(repository, what).worlds()
     found = verdicts_of(loaded.entries, worlds, git_surface(level))
-    rows = [row(time.time() * 1000, verdict) for verdict in found]
+    rows = [row_of(time.time() * 1000, verdict) for verdict in found]
     _write_rows(log or repository / FOLDER / LOG, rows)
     if as_json:
         print(json.dumps([_as_record(verdict) for verdict in found], ensure_ascii=False))
@@ -221,7 +221,7 @@ def _hook(paths: list[Path], repository: Path | None, log: Path | None) -> int:
     for fault in loaded.faults:
         print(f"recorder: {fault}: skipped", file=sys.stderr)
     found = verdicts_of(loaded.entries, worlds_of(payload, now_ms), HOOK)
-    _write_rows(where, [row(now_ms, verdict) for verdict in found], must=False)
+    _write_rows(where, [row_of(now_ms, verdict) for verdict in found], must=False)
     _say(found)
     return HOOK_BLOCKED if any(verdict.event == "blocked" for verdict in found) else 0
 
@@ -229,7 +229,7 @@ def _hook(paths: list[Path], repository: Path | None, log: Path | None) -> int:
 def _refused_hook(where: Path, now_ms: int, why: str) -> int:
     """One row that says so, and the call is blocked: nothing judged it."""
     verdict = Verdict("judge", "blocked", "-", unjudgeable=why)
-    _write_rows(where, [row(now_ms, verdict)], must=False)
+    _write_rows(where, [row_of(now_ms, verdict)], must=False)
     print(f"recorder: {why}", file=sys.stderr)
     return HOOK_BLOCKED
 

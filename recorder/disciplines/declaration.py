@@ -95,7 +95,7 @@ class Relate:
     right_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Block:
     """``extract`` in declared order. A witness's block holds the body's extractions too."""
 
@@ -103,7 +103,7 @@ class Block:
     relate: tuple[Relate, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Declaration:
     """One judgment as data. ``reads``: the source names of the body's ``source`` steps."""
 
@@ -131,7 +131,7 @@ class Declaration:
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """One discipline. ``declaration`` is None where its block could not be resolved: ``fault``
     says where and why, and ``scope`` what was still understood."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any, Literal
 
 from recorder.disciplines.catalogue import FIXED_SOURCES
@@ -17,7 +18,7 @@ from recorder.disciplines.declaration import (
     Binding,
     Block,
     Declaration,
-    Pipeline,
+    Policy,
     Relate,
     Scope,
     Step,
@@ -144,18 +145,93 @@ PASSED = Passed()
 
 @dataclass(slots=True)
 class Memo:
-    """What was computed for one session. Nothing here changes a result."""
+    """What was computed for one session. Nothing here changes a result.
+
+    ``kept`` and ``steps`` hold the last input of each source and step with what came of it, and
+    ``bodies`` the last extractions of each block with the breaks that they made.
+    """
 
     world: World | None = None
-    sources: dict[object, Items] = field(default_factory=dict)
-    kept: dict[object, tuple[Any, Items]] = field(default_factory=dict)
+    sources: dict[str, Items] = field(default_factory=dict)
+    kept: dict[str, tuple[Any, Items]] = field(default_factory=dict)
     steps: dict[Step, tuple[Items, Items]] = field(default_factory=dict)
     scopes: dict[Scope, dict[str, bool]] = field(default_factory=dict)
+    flat: dict[Block, _Flat] = field(default_factory=dict)
+    bodies: dict[Block, tuple[list[Any], tuple[Break, ...]]] = field(default_factory=dict)
+    candidates: dict[object, Any] = field(default_factory=dict)
 
     def enter(self, world: World) -> None:
         if self.world is not world:
             self.world = world
             self.sources = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """A pipeline with its references resolved to the places of earlier ones."""
+
+    source: str | None
+    key: str
+    binding: Binding | None
+    policy: Policy
+    combine: Callable[[Items, Items], Items] | None
+    left: int
+    right: int
+    steps: tuple[Step, ...]
+    root: str
+    paired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Flat:
+    """A block in the order of evaluation, and its relations with the places they read."""
+
+    operations: tuple[_Operation, ...]
+    relates: tuple[tuple[Relate, int, int | None], ...]
+
+
+def _flattened(declaration: Declaration, block: Block, *, lazily: bool) -> _Flat:
+    """The extractions in declared order, each after what it refers to; or only what is read."""
+    places: dict[str, int] = {}
+    operations: list[_Operation] = []
+
+    def add(name: str) -> int:
+        if name in places:
+            return places[name]
+        pipeline = block.extract[name]
+        left = right = 0
+        combine = None
+        if pipeline.combination is not None:
+            left, right = add(pipeline.combination.left), add(pipeline.combination.right)
+            combine = COMBINATOR_KINDS[pipeline.combination.op]
+        source = pipeline.source
+        binding = None if source is None else declaration.sources.get(source)
+        operations.append(
+            _Operation(
+                source,
+                # Two declarations may bind one name to two things, and two names to one.
+                f"{binding.kind} {binding.path}" if binding is not None else source or "",
+                binding,
+                "error" if source is None else declaration.policy(source),
+                combine,
+                left,
+                right,
+                pipeline.steps,
+                pipeline.root,
+                pipeline.paired,
+            )
+        )
+        places[name] = len(operations) - 1
+        return places[name]
+
+    if not lazily:
+        for name in block.extract:
+            add(name)
+    relates = tuple(
+        (relate, add(relate.left), None if relate.right is None else add(relate.right))
+        for relate in block.relate
+    )
+    return _Flat(tuple(operations), relates)
 
 
 class _SupplyEndError(Exception):
@@ -174,10 +250,8 @@ def judge(declaration: Declaration, world: World, memo: Memo | None = None) -> J
             return NotObserved(scope.source)
         if not _admits(scope, value, memo):
             return OUT_OF_SCOPE
-    memo.enter(world)
-    evaluation = _Evaluation(declaration, declaration.body, world, memo)
     try:
-        breaks = evaluation.breaks()
+        breaks = _breaks(declaration, declaration.body, world, memo, lazily=False)
     except _SupplyEndError as end:
         return end.judgment
     except RecursionError:
@@ -231,132 +305,106 @@ def _opened(declaration: Declaration, world: World, memo: Memo) -> bool | None:
     """Whether the witness holds. What it cannot be supplied with opens nothing."""
     if declaration.witness is None:
         return None
-    evaluation = _Evaluation(declaration, declaration.witness, world, memo, lazily=True)
     try:
-        return not evaluation.breaks()
+        return not _breaks(declaration, declaration.witness, world, memo, lazily=True)
     except (_SupplyEndError, RecursionError):
         return False
 
 
-class _Evaluation:
-    """The extractions of one block over one world, each at most once."""
-
-    __slots__ = ("block", "declaration", "found", "lazily", "memo", "sides", "world")
-
-    def __init__(
-        self,
-        declaration: Declaration,
-        block: Block,
-        world: World,
-        memo: Memo,
-        *,
-        lazily: bool = False,
-    ) -> None:
-        self.declaration = declaration
-        self.block = block
-        self.world = world
-        self.memo = memo
-        self.lazily = lazily
-        self.found: dict[str, Items] = {}
-        self.sides: dict[str, tuple[Items, Items]] = {}
-
-    def breaks(self) -> tuple[Break, ...]:
-        """Every relation that fails, in declared order; the extractions go first, in theirs."""
-        if not self.lazily:
-            for name, pipeline in self.block.extract.items():
-                self._extract(name, pipeline)
-        failed: list[Break] = []
-        for relate in self.block.relate:
-            violators = self._violators(relate)
-            if violators:
-                failed.append(Break(relate.id, violators, message_of(relate, violators)))
-        return tuple(failed)
-
-    def _violators(self, relate: Relate) -> Violators:
-        if relate.kind.paired:
-            pipeline = self.block.extract[relate.left]
-            self._extract(relate.left, pipeline)
-            pre, post = self.sides[relate.left]
-            return relate.kind.find(relate.left, pre, post, relate.strict)
-        right = NOTHING if relate.right is None else self._items(relate.right)
-        return relate.kind.find(relate.left, self._items(relate.left), right, relate.strict)
-
-    def _items(self, name: str) -> Items:
-        return self._extract(name, self.block.extract[name])
-
-    def _extract(self, name: str, pipeline: Pipeline) -> Items:
-        known = self.found.get(name)
-        if known is not None:
-            return known
-        if pipeline.paired:
-            self.found[name] = NOTHING
-            if name not in self.sides:
-                if not self._supplied(pipeline.root):
-                    self.sides[name] = (NOTHING, NOTHING)
-                    return NOTHING
-                self.sides[name] = (self._side(pipeline, "pre"), self._side(pipeline, "post"))
-            return NOTHING
-        if pipeline.combination is None:
-            items = self._run(pipeline, self._supplied(pipeline.root))
+def _breaks(
+    declaration: Declaration, block: Block, world: World, memo: Memo, *, lazily: bool
+) -> tuple[Break, ...]:
+    """Every relation that fails, in declared order; the extractions go first, in theirs."""
+    if memo.world is not world:
+        memo.enter(world)
+    flat = memo.flat.get(block)
+    if flat is None:
+        flat = memo.flat[block] = _flattened(declaration, block, lazily=lazily)
+    outputs: list[Any] = []
+    for operation in flat.operations:
+        if operation.source is None:
+            combine = operation.combine
+            if combine is None:
+                raise ValueError("an extraction starts with a source or a combinator")
+            items = combine(outputs[operation.left], outputs[operation.right])
         else:
-            combination = pipeline.combination
-            left, right = self._items(combination.left), self._items(combination.right)
-            items = self._run(pipeline, COMBINATOR_KINDS[combination.op](left, right))
-        self.found[name] = items
-        return items
+            items = memo.sources.get(operation.key, NOTHING) or _supplied(operation, world, memo)
+        if operation.paired:
+            outputs.append(_sides(operation, world) if items else (NOTHING, NOTHING))
+        elif operation.steps and items:
+            outputs.append(_run(operation, items, memo.steps))
+        else:
+            outputs.append(items)
+    last = memo.bodies.get(block)
+    if last is not None and all(map(is_, last[0], outputs)):
+        return last[1]
+    failed: list[Break] = []
+    for relate, left, right in flat.relates:
+        if relate.kind.paired:
+            pre, post = outputs[left]
+            violators = relate.kind.find(relate.left, pre, post, relate.strict)
+        else:
+            other = NOTHING if right is None else outputs[right]
+            violators = relate.kind.find(relate.left, outputs[left], other, relate.strict)
+        if violators:
+            failed.append(Break(relate.id, violators, message_of(relate, violators)))
+    breaks = tuple(failed)
+    memo.bodies[block] = (outputs, breaks)
+    return breaks
 
-    def _side(self, pipeline: Pipeline, side: Literal["pre", "post"]) -> Items:
-        items: Items = (Item("0", self.world.fact(side)),)
-        try:
-            for step in pipeline.steps:
-                items = step.run(items)
-        except SupplyFaultError as fault:
-            raise _SupplyEndError(Unjudgeable(pipeline.root, str(fault))) from fault
-        return items
 
-    def _run(self, pipeline: Pipeline, items: Items) -> Items:
-        kept = self.memo.steps
-        try:
-            for step in pipeline.steps:
-                if not items:
-                    return NOTHING
-                last = kept.get(step)
-                if last is not None and last[0] is items:
-                    items = last[1]
-                else:
-                    made = step.run(items)
-                    kept[step] = (items, made)
-                    items = made
-        except SupplyFaultError as fault:
-            raise _SupplyEndError(Unjudgeable(pipeline.root, str(fault))) from fault
-        return items
-
-    def _supplied(self, name: str) -> Items:
-        """A source as one item, or as the declaration disposes of its absence."""
-        binding = self.declaration.sources.get(name)
-        key: object = name if binding is None else binding
-        items = self.memo.sources.get(key)
-        if items is None:
-            world = self.world
-            value = world.fact(name) if binding is None else world.bound(binding)
-            if value is UNPROVEN:
-                raise _SupplyEndError(NotObserved(name))
-            if value is ABSENT:
-                items = NOTHING
+def _run(operation: _Operation, items: Items, kept: dict[Step, tuple[Items, Items]]) -> Items:
+    try:
+        for step in operation.steps:
+            last = kept.get(step)
+            if last is not None and last[0] is items:
+                items = last[1]
             else:
-                last = self.memo.kept.get(key)
-                items = last[1] if last is not None and last[0] is value else (Item("0", value),)
-                self.memo.kept[key] = (value, items)
-            self.memo.sources[key] = items
-        if not items:
-            match self.declaration.policy(name):
-                case "error":
-                    raise _SupplyEndError(Unjudgeable(name, "is absent"))
-                case "pass":
-                    raise _SupplyEndError(NotApplicable("supply-pass", name))
-                case _:
-                    pass
-        return items
+                made = step.run(items)
+                kept[step] = (items, made)
+                items = made
+            if not items:
+                return NOTHING
+    except SupplyFaultError as fault:
+        raise _SupplyEndError(Unjudgeable(operation.root, str(fault))) from fault
+    return items
+
+
+def _sides(operation: _Operation, world: World) -> tuple[Items, Items]:
+    """Both sides of the paired source, each through every step."""
+    sides: list[Items] = []
+    try:
+        for value in (world.pre, world.post):
+            items: Items = (Item("0", value),)
+            for step in operation.steps:
+                items = step.run(items)
+            sides.append(items)
+    except SupplyFaultError as fault:
+        raise _SupplyEndError(Unjudgeable(operation.root, str(fault))) from fault
+    return sides[0], sides[1]
+
+
+def _supplied(operation: _Operation, world: World, memo: Memo) -> Items:
+    """A source as one item, or as the declaration disposes of its absence."""
+    name = operation.source or ""
+    key = operation.key
+    binding = operation.binding
+    value = world.fact(name) if binding is None else world.bound(binding)
+    if value is UNPROVEN:
+        raise _SupplyEndError(NotObserved(name))
+    if value is ABSENT:
+        match operation.policy:
+            case "error":
+                raise _SupplyEndError(Unjudgeable(name, "is absent"))
+            case "pass":
+                raise _SupplyEndError(NotApplicable("supply-pass", name))
+            case _:
+                return NOTHING
+    last = memo.kept.get(key)
+    items = last[1] if last is not None and last[0] is value else (Item("0", value),)
+    memo.kept[key] = (value, items)
+    memo.sources[key] = items
+    return items
 
 
 _HOLE = re.compile(r"\{(key|value|before)\}")

@@ -39,7 +39,7 @@ class PatternError(ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Pattern:
     """A compiled pattern. ``source`` is as it was written."""
 

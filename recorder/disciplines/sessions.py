@@ -78,7 +78,7 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
     unjudgeable: str | None
     broke: tuple[Broke, ...]
     message: str | None
-    row: str
+    fifth: str | None
 
     @property
     def broken(self) -> bool:
@@ -261,19 +261,24 @@ def _record(
             for each in verdict.breaks
         ),
         message=verdict.message,
-        row=row(at_ms, verdict),
+        fifth=verdict.fifth,
     )
 
 
 def log_of(batch: BatchVerdicts) -> str:
     """disciplines.log: every row of every session, each subject under its session's name."""
-    lines: list[str] = []
-    for session in batch.sessions:
-        for verdict in session.verdicts:
-            fields = verdict.row.split("\t")
-            fields[3] = f"{session.session}:{fields[3]}"
-            lines.append("\t".join(fields) + "\n")
-    return "".join(lines)
+    return "".join(
+        row(
+            verdict.at_ms,
+            verdict.event,
+            verdict.discipline,
+            f"{session.session}:{verdict.subject}",
+            verdict.fifth,
+        )
+        + "\n"
+        for session in batch.sessions
+        for verdict in session.verdicts
+    )
 
 
 # Reading what a batch keeps ------------------------------------------------------------------

@@ -240,8 +240,21 @@ def _lines(_: Arguments) -> Run:
 def _matches(arguments: Arguments) -> Run:
     pattern: Pattern = arguments["re"]
 
+    search = pattern.compiled.search
+
     def run(items: Items) -> Items:
-        return tuple(item for item in items if pattern.matches(text_of(item[1])))
+        # Nearly every item is a line of ASCII, which the engine can be given as it is.
+        return tuple(
+            [
+                item
+                for item in items
+                if (
+                    search(item[1])
+                    if isinstance(item[1], str) and item[1].isascii()
+                    else pattern.matches(text_of(item[1]))
+                )
+            ]
+        )
 
     return run
 
@@ -286,14 +299,24 @@ def _tool_uses(arguments: Arguments) -> Run:
 def _user_texts(arguments: Arguments) -> Run:
     pattern: Pattern = arguments["re"]
 
+    def said(value: Any) -> list[dict[str, Any]]:
+        return [
+            turn
+            for turn in _turns(value, "userMessages")
+            if isinstance(text := member(turn, "text"), str) and pattern.matches(text)
+        ]
+
     def run(items: Items) -> Items:
         found = []
         for _, value in items:
+            if isinstance(value, Snapshot) and value.index is not None:
+                turns = value.index.said(pattern, said, value)
+            else:
+                turns = said(value)
+            if not turns:
+                continue
             at = member(value, "observedAtMs")
-            for turn in _turns(value, "userMessages"):
-                text = member(turn, "text")
-                if not isinstance(text, str) or not pattern.matches(text):
-                    continue
+            for turn in turns:
                 timed = turn if at is ABSENT else {**turn, "observedAtMs": at}
                 found.append(Item(text_of(turn["index"]), timed))
         return tuple(found)
@@ -363,15 +386,26 @@ STEPS: Mapping[str, StepKind] = {
 
 
 class HistoryIndex:
-    """The calls of a whole session, asked for one observation after another.
-
-    ``lines``: of each call its line in the stream, ascending, for cutting strictly before one.
-    """
+    """A whole session, asked for one observation after another: every user turn comes before
+    its first call, and of its calls each observation sees the first so many."""
 
     def __init__(self, calls: list[dict[str, Any]]) -> None:
         self._calls = calls
         self._positions: dict[object, list[int]] = {}
         self._last: dict[object, Items] = {}
+        self._said: dict[Pattern, list[dict[str, Any]]] = {}
+
+    def said(
+        self,
+        pattern: Pattern,
+        find: Callable[[Any], list[dict[str, Any]]],
+        snapshot: Snapshot,
+    ) -> list[dict[str, Any]]:
+        """The user turns that match, which are the same for every observation."""
+        found = self._said.get(pattern)
+        if found is None:
+            found = self._said[pattern] = find(snapshot)
+        return found
 
     def uses(
         self, key: object, admits: Callable[[dict[str, Any]], bool], snapshot: Snapshot

@@ -125,18 +125,17 @@ def folded(text: str) -> str:
     return " ".join(text.split())
 
 
-def row(at_ms: float, verdict: Verdict, subject: str | None = None) -> str:
+def row(at_ms: float, event: str, label: str, subject: str, fifth: str | None) -> str:
     """A line of the log without its end: timestamp, event, label, subject and perhaps a fifth."""
     at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
-    fields = [
-        at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        verdict.event,
-        verdict.entry,
-        subject if subject is not None else verdict.subject,
-    ]
-    if verdict.fifth is not None:
-        fields.append(verdict.fifth)
-    return "\t".join(one_field(each) for each in fields)
+    stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    fields = [stamp, event, label, subject, *(() if fifth is None else (fifth,))]
+    return "\t".join(map(one_field, fields))
+
+
+def row_of(at_ms: float, verdict: Verdict) -> str:
+    """A verdict's row."""
+    return row(at_ms, verdict.event, verdict.entry, verdict.subject, verdict.fifth)
 
 
 _BREAKING = str.maketrans(dict.fromkeys("\t\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
@@ -220,5 +219,34 @@ def verdicts_of(
 ) -> tuple[Verdict, ...]:
     """Every entry's verdict over one observation, of those that have one."""
     memo = memo if memo is not None else Memo()
-    found = (verdict_of(entry, worlds, surface, memo) for entry in entries)
+    found = (
+        verdict_of(entry, worlds, surface, memo) for entry in _candidates(entries, worlds, memo)
+    )
     return tuple(verdict for verdict in found if verdict is not None)
+
+
+def _candidates(entries: Iterable[Entry], worlds: Sequence[World], memo: Memo) -> Sequence[Entry]:
+    """The entries less those that admit none of the worlds by their path or their command."""
+    listed = tuple(entries)
+    paths = tuple(world.path for world in worlds)
+    commands = any(world.command is not ABSENT for world in worlds)
+    key = (listed, paths, commands)
+    known = memo.candidates.get(key)
+    if known is None:
+        known = memo.candidates[key] = tuple(
+            entry for entry in listed if _may_admit(entry, worlds, commands, memo)
+        )
+    return known
+
+
+def _may_admit(entry: Entry, worlds: Sequence[World], commands: bool, memo: Memo) -> bool:
+    declaration = entry.declaration
+    if declaration is None or declaration.scope is None:
+        return True
+    match declaration.scope.source:
+        case "target.path":
+            return any(admits(declaration, world, memo) for world in worlds)
+        case "command":
+            return commands
+        case _:
+            return True
