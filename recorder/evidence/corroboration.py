@@ -208,6 +208,10 @@ class _Join:
         self.messages: dict[str, _Shown] = {}
         self.calls: dict[str, ShownBlock] = {}
         self.threads: dict[str, _Thread] = {}
+        self.opened: dict[str, frozenset[str]] = {}
+        for text in stream.told:
+            if text.thread != MAIN and not text.result:
+                self.opened.setdefault(text.thread, frozenset((text.digest, text.bare)))
         # What the provider's block became in the stream, by the digest that was given. Calls
         # carry an id, so one digest becomes one other at most.
         self.became: dict[str, str] = {}
@@ -492,9 +496,8 @@ class _Join:
                 return thread
         if exchange.head == main and not exchange.told:
             return self._thread(MAIN)
-        for key, call in self.calls.items():
-            new = key not in self.threads and _name_of(call) in AGENT_TOOLS
-            if new and self._opens(exchange, key):
+        for key in (*self.calls, *self.opened):
+            if key not in self.threads and self._prompts(key) and self._opens(exchange, key):
                 return self._thread(key)
         return None
 
@@ -504,17 +507,27 @@ class _Join:
     def _opens(self, exchange: Exchange, key: str) -> bool:
         """Whether a request opens the conversation of a call: it was told that call's prompt.
 
-        A call of another tool (a skill that forks) states no prompt, so its lines alone say so.
+        A call of another tool may state none, and then its lines alone say whose they are.
+        """
+        prompts = self._prompts(key)
+        told = {form for block in exchange.asked for form in (block.digest, block.bare)}
+        return key in self.calls and (not prompts or not prompts.isdisjoint(told))
+
+    def _prompts(self, key: str) -> frozenset[str]:
+        """The digests that a conversation of this call may open with.
+
+        An agent's prompt is in its call; what a skill that forks tells its agent is shown as the
+        first text of that conversation.
         """
         call = self.calls.get(key)
-        if call is None:
-            return False
-        prompt = _input(call).get("prompt")
-        if _name_of(call) not in AGENT_TOOLS or not isinstance(prompt, str):
-            return True
-        asked = block_digest({"type": "text", "text": prompt})
-        bare = {told.bare for told in exchange.asked} | {told.digest for told in exchange.asked}
-        return asked in bare or block_digest({"type": "text", "text": prompt.strip()}) in bare
+        if call is not None and _name_of(call) in AGENT_TOOLS:
+            prompt = _input(call).get("prompt")
+            if isinstance(prompt, str):
+                return frozenset(
+                    block_digest({"type": "text", "text": text})
+                    for text in (prompt, prompt.strip())
+                )
+        return self.opened.get(key, frozenset())
 
     def _matches(self, told: Sequence[str], thread: _Thread) -> int | None:
         """Where in a thread's history a request's own history begins; None where it is no part.
@@ -531,23 +544,35 @@ class _Join:
         return None
 
     def _tells(self, told: Sequence[str], history: Sequence[Exchange]) -> bool:
+        """Whether these blocks are told of these answers, one answer after the other.
+
+        A call is told as it was given or as it is shown. Within one answer calls may come last;
+        thoughts may be left out, and so may what was broken off.
+        """
         at = 0
         for exchange in history:
-            left = Counter(self.became.get(each.digest, each.digest) for each in exchange.blocks)
-            given = Counter(each.digest for each in exchange.blocks)
+            left = list(exchange.blocks)
             begin = at
-            while at < len(told) and (left[told[at]] > 0 or given[told[at]] > 0):
-                left[told[at]] -= 1
-                given[told[at]] -= 1
+            while at < len(told):
+                found = next((each for each in left if told[at] in self._forms_of(each)), None)
+                if found is None:
+                    break
+                left.remove(found)
                 at += 1
             if at == begin and exchange.message not in self.messages:
                 continue
-            for each in exchange.substance:
-                form = self.became.get(each.digest, each.digest)
-                owed = exchange.whole or form in self._shown_digests(exchange)
-                if left[form] > 0 and owed and each.kind not in THOUGHT and not each.broken_off:
-                    return False
+            if any(self._owed(each, exchange) for each in left):
+                return False
         return at == len(told)
+
+    def _forms_of(self, given: GivenBlock) -> tuple[str, str]:
+        return given.digest, self.became.get(given.digest, given.digest)
+
+    def _owed(self, given: GivenBlock, exchange: Exchange) -> bool:
+        """Whether a later request has to tell this block of an answer that was taken up."""
+        if given.blank or given.broken_off or given.kind in THOUGHT:
+            return False
+        return exchange.whole or self._forms_of(given)[1] in self._shown_digests(exchange)
 
     def _shown_digests(self, exchange: Exchange) -> set[str]:
         shown = self.messages.get(exchange.message or "")
@@ -621,9 +646,17 @@ class _Join:
             )
 
     def _quiet(self, exchange: Exchange, thread: _Thread) -> bool:
-        return thread.key not in self.stream.background and all(
-            block.kind != "tool_use" for block in exchange.substance
+        """Whether the harness shows nothing of such an answer: texts of a subagent in the
+        foreground, and everything of one that a subagent runs."""
+        return self._hidden(thread) or (
+            thread.key not in self.stream.background
+            and all(block.kind != "tool_use" for block in exchange.substance)
         )
+
+    def _hidden(self, thread: _Thread) -> bool:
+        call = self.calls.get(thread.key)
+        nested = call is not None and call.thread != MAIN
+        return nested and all(block.thread != thread.key for block in self.stream.blocks)
 
     def _retried(self, exchange: Exchange, thread: _Thread) -> bool:
         """A later request of the thread tells the very same, so its answer stands for this one."""
@@ -704,7 +737,7 @@ class _Join:
                 self.find(Disagreement.ORDER, what, told.line, exchange.number)
             before = max(before, place)
         for call, (_, exchange, _, _) in first.items():
-            if call not in seen:
+            if call not in seen and not self._hidden(thread):
                 what = f"the result of call {call} was told and is not shown"
                 self.find(Disagreement.LEFT_OUT, what, None, exchange.number)
 

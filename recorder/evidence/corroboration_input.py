@@ -6,6 +6,7 @@ The sidecar logs, of each member that a provider gave, the digests of what it ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,17 @@ FORMS: Mapping[tuple[str, str], str] = {
     ("Write", "content"): "trailing",
 }
 FORMS_OF_ALL = ("parsed", "escapes")
-ADDED: Mapping[tuple[str, str], Any] = {("Edit", "replace_all"): False}
+ADDED: Mapping[tuple[str, str], Any] = {
+    ("Edit", "replace_all"): False,
+    ("SendMessage", "type"): "message",
+}
+# Members added that say again what another says, or how it was understood.
+COPIED: Mapping[tuple[str, str], str] = {
+    ("SendMessage", "content"): "message",
+    ("SendMessage", "recipient"): "to",
+}
+UNDERSTOOD = frozenset({("SendMessage", "recipient_kind")})
+_WORD = re.compile(r"[a-z_]{1,20}")
 
 
 def normalised(given: GivenBlock, shown: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -46,7 +57,7 @@ def normalised(given: GivenBlock, shown: Mapping[str, Any]) -> tuple[str, ...] |
         forms = members.get(name) or members.get(digest(name))
         found = digest(item)
         if forms is None:
-            if (tool, name) not in ADDED or item != ADDED[tool, name]:
+            if not _added(tool, name, item, value):
                 return None
             changed.append(f"{tool}.{name}")
         elif found != forms["given"]:
@@ -58,6 +69,19 @@ def normalised(given: GivenBlock, shown: Mapping[str, Any]) -> tuple[str, ...] |
     if any(name not in names for name in members):
         return None
     return tuple(changed) or None
+
+
+def _added(tool: str, name: str, item: Any, value: Mapping[str, Any]) -> bool:
+    """Whether a member is one that the harness adds, with the value that it gives it."""
+    if (tool, name) in COPIED:
+        return bool(item == value.get(COPIED[tool, name]))
+    if (tool, name) in UNDERSTOOD:
+        return isinstance(item, str) and _WORD.fullmatch(item) is not None
+    return (
+        (tool, name) in ADDED
+        and type(item) is type(ADDED[tool, name])
+        and bool(item == ADDED[tool, name])
+    )
 
 
 def differing(given: GivenBlock, shown: Mapping[str, Any]) -> list[str]:

@@ -171,6 +171,12 @@ def _witnesses(sessions: Sequence[Evidence]) -> str | None:
     if alone:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(alone.items()))
         sentences.append(f"Only the provider saw these answers: {reasons}.")
+    hidden = sum(c.not_shown for c in found)
+    if hidden:
+        sentences.append(
+            f"{_count(hidden, 'block')} of subagents' answers are not shown: texts of those in the "
+            "foreground, and all of those that a subagent ran."
+        )
     foreign = [each for corroboration in found for each in corroboration.foreign]
     if foreign:
         models = ", ".join(sorted({each.model or "no model" for each in foreign}))

@@ -8,7 +8,18 @@ from collections.abc import Mapping
 from tests.evidence.scripted import Kind, shared_tool
 
 # Scenarios of tests/evidence/scenarios.py.
-EXTRA = ("direct", "second", "resumed", "texts", "agents", "twins")
+EXTRA = (
+    "direct",
+    "second",
+    "resumed",
+    "texts",
+    "agents",
+    "twins",
+    "trailing",
+    "nested",
+    "message",
+    "image",
+)
 _FEW_RETRIES = {"CLAUDE_CODE_MAX_RETRIES": "2"}
 
 SKILL = """\
@@ -18,6 +29,19 @@ description: Adds the values of an input file.
 ---
 Read the file named in the arguments and add its values. Arguments: $ARGUMENTS
 """
+
+
+FORKED = """\
+---
+name: forked
+description: Looks around.
+context: fork
+---
+SUBAGENT-TASK: look around $ARGUMENTS
+"""
+ASKING = json.dumps(
+    {"hooks": {"Stop": [{"hooks": [{"type": "prompt", "prompt": "Is it done? $ARGUMENTS"}]}]}}
+)
 
 
 def settings(**hooks: str) -> str:
@@ -109,6 +133,8 @@ def _kinds() -> list[Kind]:
         Kind("cut-thought", "cutthought", environment=_FEW_RETRIES),
         Kind("over-text", "overtext", environment=_FEW_RETRIES),
         Kind("skill", "skill", {".claude/skills/tally/SKILL.md": SKILL, "CLAUDE.md": "# Rules\n"}),
+        Kind("fork", "fork", {".claude/skills/forked/SKILL.md": FORKED}),
+        Kind("hook-asks", "hooks", {".claude/settings.json": ASKING}),
         Kind("mcp", "mcp", _mcp_files(), servers=("calc",)),
         Kind("hooks", "hooks", hooked),
         Kind("hook-rewrites", "basic", rewriting),

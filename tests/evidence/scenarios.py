@@ -20,6 +20,19 @@ SECOND_HARNESS = (
     "--output-format stream-json --verbose </dev/null >second.jsonl 2>&1; tail -c 300 second.jsonl"
 )
 
+# Writes a picture of 64 by 64 points, which the harness tells as a picture.
+PICTURE = """python3 -I -c '
+import struct, zlib
+def part(kind, data):
+    check = struct.pack(">I", zlib.crc32(kind + data))
+    return struct.pack(">I", len(data)) + kind + data + check
+head = struct.pack(">IIBBBBB", 64, 64, 8, 2, 0, 0, 0)
+rows = zlib.compress((b"\\0" + b"\\x7f" * 192) * 64)
+with open("a.png", "wb") as file:
+    file.write(b"\\x89PNG\\r\\n\\x1a\\n" + part(b"IHDR", head) + part(b"IDAT", rows))
+    file.write(part(b"IEND", b""))
+'"""
+
 _EXTRA = """
 def N(tool, **members):
     return {{"blocks": [{{"type": "tool_use", "name": tool, "input": members}}]}}
@@ -84,6 +97,44 @@ SCENARIOS["normalised"] = [
     {{"blocks": [{{"type": "tool_use", "name": "Bash", "input": {{}}, "raw_input": '["x"]'}}]}},
     {{"blocks": [T("  ANSWER: 42  \\n")]}},
 ]
+SCENARIOS["trailing"] = [
+    {{"blocks": [T("first  \\n"), U("Bash", command="ls")]}},
+    {{"blocks": [T("cut here \\n ")], "stop": "max_tokens", "out": 10}},
+    {{"blocks": [T(" lead"), U("Bash", command="pwd")]}},
+    {{"blocks": [TH("only a thought")]}},
+    {{"blocks": [T("ANSWER: 42")]}},
+]
+SCENARIOS["nested"] = [
+    {{"blocks": [U("Agent", description="A", prompt="SUBAGENT-TASK: outer",
+      subagent_type="general-purpose", run_in_background=False)]}},
+    {{"blocks": [T("ANSWER: 1")]}},
+]
+SCENARIOS["nested__child"] = [
+    {{"blocks": [T("deeper"), U("Agent", description="N", prompt="SUBAGENT-TASK: inner",
+      subagent_type="general-purpose", run_in_background=False)]}},
+    {{"blocks": [T("back")]}},
+]
+SCENARIOS["message"] = [
+    {{"blocks": [{{"type": "tool_use", "name": "Agent", "input": {{"description": "A",
+      "prompt": "SUBAGENT-TASK: outer", "subagent_type": "general-purpose", "name": "bob"}}}}]}},
+    N("ToolSearch", query="select:SendMessage,Monitor"),
+    N("Bash", command="sleep 2"),
+    N("SendMessage", to="bob", summary="more work please", message="SUBAGENT-TASK: again"),
+    N("Bash", command="sleep 2"),
+    DONE,
+]
+SCENARIOS["message__child"] = [
+    N("Bash", command="ls"),
+    {{"blocks": [T("first done")]}},
+    N("Bash", command="pwd"),
+    {{"blocks": [T("second done")]}},
+]
+SCENARIOS["fork"] = [N("Skill", skill="forked", args="x"), N("Bash", command="ls"), DONE]
+SCENARIOS["fork__child"] = [N("Bash", command="ls"), {{"blocks": [T("looked around")]}}]
+SCENARIOS["image"] = [
+    N("Bash", command={picture!r}), N("Read", file_path="{{CWD}}/a.png"), N("Bash", command="ls"),
+    DONE,
+]
 
 
 """
@@ -94,5 +145,5 @@ def extended_script() -> str:
     script: Path = shared_tool("scripted_provider.py")
     text = script.read_text("utf-8")
     before, main, after = text.partition("def main():")
-    extra = _EXTRA.format(direct=DIRECT_CALL, second=SECOND_HARNESS)
+    extra = _EXTRA.format(direct=DIRECT_CALL, second=SECOND_HARNESS, picture=PICTURE)
     return before + extra + main + after

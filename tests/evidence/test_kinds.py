@@ -36,6 +36,18 @@ NAMED: Mapping[str, Mapping[str, Any]] = {
     "empty": {"alone": {"empty": 2}},
     "max-turns": {"unconfirmed": 1},
     "max-tokens": {"own_words": 1, "texts": 3},
+    "trailing": {"corroborated": 7, "thoughts_not_told": 1},
+    "nested": {"corroborated": 3},
+    "message": {
+        "normalised": {
+            "SendMessage.content": 1,
+            "SendMessage.recipient": 1,
+            "SendMessage.recipient_kind": 1,
+            "SendMessage.type": 1,
+        }
+    },
+    "fork": {"texts": 1},
+    "hook-asks": {"alone": {"side call": 1}},
     "direct": {"alone": {"foreign": 1}},
     "second": {"alone": {"foreign": 1}},
     "hook-rewrites": {"hooks_that_changed_a_call": 2},
