@@ -41,6 +41,7 @@ from recorder.session.leftovers import (
 from recorder.session.self_check import self_check
 from recorder.session.sidecar import Credential, Upstream
 from recorder.session.upstream import provider_network, rehearsal_network
+from recorder.transform.cites import DEFAULT_CITES_PATTERN
 from recorder.workspace.place import outside_home, require_outside_corpus
 
 SCHEMA = "recorder.batch/1"
