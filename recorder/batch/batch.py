@@ -61,6 +61,7 @@ class PinnedLine(msgspec.Struct, frozen=True, kw_only=True):
     harness: str
     manifest: str
     check: str | None = None
+    identifiers: str = DEFAULT_CITES_PATTERN
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
@@ -343,6 +344,7 @@ def _pinned(
                 harness=laid.line.members.harness,
                 manifest=f"sha256:{hashlib.sha256(laid.manifest_text.encode()).hexdigest()}",
                 check=laid.line.check.identity if laid.line.check is not None else None,
+                identifiers=laid.line.identifiers,
             )
             for laid in lines
         ),
