@@ -20,12 +20,13 @@ from recorder.disciplines.explain import explanation
 from recorder.disciplines.hook import PayloadError, read_payload, worlds_of
 from recorder.disciplines.loading import load_disciplines, merged
 from recorder.disciplines.rates import Rate, rates_by_arm
+from recorder.disciplines.schema import schema
 from recorder.disciplines.sessions import LOG, RECORD, BatchVerdicts, judge_batch, log_of
 from recorder.disciplines.verdicts import HOOK, Verdict, git_surface, row_of, verdicts_of
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.driver import write_durable
 
-EXPLAIN = "explain"
+EXPLAIN, SCHEMA = "explain", "schema"
 BLOCKED = 1
 HOOK_BLOCKED = 2
 FOLDER = ".recorder"
@@ -38,7 +39,7 @@ def register(app: typer.Typer) -> None:
 def judge(
     target: Annotated[
         str | None,
-        typer.Argument(help="A batch's or a session's directory; or `explain`."),
+        typer.Argument(help="A batch's or a session's directory; or `explain`, or `schema`."),
     ] = None,
     disciplines: Annotated[
         list[Path] | None,
@@ -69,6 +70,9 @@ def judge(
     """Judge by disciplines: what was done, what is about to be committed, or one call."""
     if hook:
         raise typer.Exit(_hook(disciplines or [], repository, log))
+    if target == SCHEMA:
+        print(json.dumps(schema(), indent=2))
+        return
     loaded = _load(disciplines or [])
     if git is not None:
         raise typer.Exit(_git(loaded, git, repository or Path(), enforce, log, as_json))

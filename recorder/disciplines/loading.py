@@ -110,7 +110,7 @@ def load_disciplines(content: bytes, name: str, *, allow_unresolved: bool = Fals
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
+    return ", ".join(names) or "none, nothing is declared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,7 @@ class _Block:
     pipelines: dict[str, Pipeline] = field(default_factory=dict)
     reads: dict[str, None] = field(default_factory=dict)
     outer: Mapping[str, Pipeline] = field(default_factory=dict)
+    outer_names: tuple[str, ...] = ()
 
 
 class _Loader:
@@ -341,7 +342,7 @@ class _Loader:
             understood.append(scope)
         unresolved: list[_FaultError] = []
         body, reads = self._block(
-            block["extract"].value, block["relate"].value, sources, {}, unresolved
+            block["extract"].value, block["relate"].value, sources, {}, (), unresolved
         )
         witness, witness_reads = None, frozenset[str]()
         if "witness" in block:
@@ -350,7 +351,12 @@ class _Loader:
             )
             extract = members["extract"].value if "extract" in members else None
             witness, witness_reads = self._block(
-                extract, members["relate"].value, sources, body.extract, unresolved
+                extract,
+                members["relate"].value,
+                sources,
+                body.extract,
+                tuple(self.mapping(block["extract"].value, "`extract`")),
+                unresolved,
             )
         if unresolved:
             raise unresolved[0]
@@ -492,13 +498,14 @@ class _Loader:
         relate: Node,
         sources: Mapping[str, Binding],
         outer: Mapping[str, Pipeline],
+        outer_names: tuple[str, ...],
         unresolved: list[_FaultError],
     ) -> tuple[Block, frozenset[str]]:
         names = {} if extract is None else self.mapping(extract, "`extract`")
         for name, member in names.items():
             if not name:
                 raise self.fault(member.key, "an extraction has no name; admitted here: a name")
-        state = _Block(sources, names, outer=outer)
+        state = _Block(sources, names, outer=outer, outer_names=outer_names)
         for name in names:
             try:
                 self._pipeline(state, name, ())
@@ -510,7 +517,7 @@ class _Loader:
             **outer,
             **{name: state.pipelines[name] for name in names if name in state.pipelines},
         }
-        relates = self._relates(relate, known, (*outer, *names))
+        relates = self._relates(relate, known, (*outer_names, *names))
         return Block(known, relates), frozenset(state.reads)
 
     def _pipeline(self, state: _Block, name: str, above: tuple[str, ...]) -> Pipeline:
@@ -642,8 +649,12 @@ class _Loader:
         return nodes[0], nodes[1]
 
     def _referred(self, state: _Block, node: Node, above: tuple[str, ...]) -> Pipeline:
-        name = self.one_of(node, "an extraction's name", (*state.names, *state.outer))
-        return self._pipeline(state, name, above) if name in state.names else state.outer[name]
+        name = self.one_of(node, "an extraction's name", (*state.names, *state.outer_names))
+        if name in state.names:
+            return self._pipeline(state, name, above)
+        if name not in state.outer:
+            raise self.fault(node, f"`{name}` could not be resolved", unresolved=True)
+        return state.outer[name]
 
     # Steps -----------------------------------------------------------------------------------
 
