@@ -18,6 +18,7 @@ import msgspec
 from recorder import __version__
 from recorder.batch.assembly import Kept, assemble, read_session
 from recorder.batch.line import LaidLine, lay_line
+from recorder.batch.pinned import SCHEMA, Pinned, PinnedLine, encode_pinned
 from recorder.batch.recording import Job, Recorded, Setting
 from recorder.batch.run import run_jobs
 from recorder.batch.schedule import Slot, slots
@@ -41,43 +42,9 @@ from recorder.session.leftovers import (
 from recorder.session.self_check import self_check
 from recorder.session.sidecar import Credential, Upstream
 from recorder.session.upstream import provider_network, rehearsal_network
-from recorder.transform.cites import DEFAULT_CITES_PATTERN
 from recorder.workspace.place import outside_home, require_outside_corpus
 
-SCHEMA = "recorder.batch/1"
 CONSTRUCTION_SCHEMA = "recorder.construction/1"
-
-
-class PinnedLine(msgspec.Struct, frozen=True, kw_only=True):
-    tier: str
-    arm: str
-    probes: tuple[str, ...]
-    repetitions: int
-    lock: str
-    tree: str
-    selection: str
-    read_set: str
-    seed: int
-    harness: str
-    manifest: str
-    check: str | None = None
-    identifiers: str = DEFAULT_CITES_PATTERN
-
-
-class Pinned(msgspec.Struct, frozen=True, kw_only=True):
-    """batch.json: what a resumed batch must find unmoved. Images by the engine's own id."""
-
-    schema: str
-    recorder: str
-    model: str
-    seed: int
-    rehearsal: str | None
-    session_image: str
-    sidecar_image: str
-    lines: tuple[PinnedLine, ...]
-    order: tuple[str, ...]
-    credentials: str
-    session_dollars: str | None
 
 
 @dataclass(frozen=True)
@@ -358,7 +325,7 @@ def _pin(out: Path, pinned: Pinned) -> None:
     """Write batch.json, or hold what is there against it: Refusal 4 names what moved."""
     path = out / "batch.json"
     if not path.exists():
-        write_durable(path, msgspec.json.format(msgspec.json.encode(pinned), indent=2) + b"\n")
+        write_durable(path, encode_pinned(pinned))
         return
     try:
         before = msgspec.json.decode(path.read_bytes(), type=Pinned)

@@ -1,0 +1,46 @@
+"""batch.json: what a batch pinned before its first session. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from recorder.transform.cites import DEFAULT_CITES_PATTERN
+
+SCHEMA = "recorder.batch/1"
+
+
+class PinnedLine(msgspec.Struct, frozen=True, kw_only=True):
+    tier: str
+    arm: str
+    probes: tuple[str, ...]
+    repetitions: int
+    lock: str
+    tree: str
+    selection: str
+    read_set: str
+    seed: int
+    harness: str
+    manifest: str
+    check: str | None = None
+    identifiers: str = DEFAULT_CITES_PATTERN
+
+
+class Pinned(msgspec.Struct, frozen=True, kw_only=True):
+    """batch.json: what a resumed batch must find unmoved. Images by the engine's own id."""
+
+    schema: str
+    recorder: str
+    model: str
+    seed: int
+    rehearsal: str | None
+    session_image: str
+    sidecar_image: str
+    lines: tuple[PinnedLine, ...]
+    order: tuple[str, ...]
+    credentials: str
+    session_dollars: str | None
+
+
+def encode_pinned(pinned: Pinned) -> bytes:
+    """The file's bytes: members in declared order, two spaces, a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(pinned), indent=2) + b"\n"
