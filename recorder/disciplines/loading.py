@@ -149,7 +149,7 @@ class _Loader:
     def value(self, node: Node, depth: int = 0) -> Any:
         """A node as a JSON value. Refuses what JSON has not: a tag, a number without a value."""
         if depth > MAXIMUM_DEPTH:
-            raise self.fault(node, "is nested too deeply")
+            raise self.fault(node, f"is nested too deeply; admitted here: {MAXIMUM_DEPTH} levels")
         if isinstance(node, SequenceNode):
             return [self.value(item, depth + 1) for item in node.value]
         if isinstance(node, MappingNode):
@@ -160,8 +160,10 @@ class _Loader:
         return self.scalar(node)
 
     def scalar(self, node: Node) -> str | int | float | bool | None:
-        if not isinstance(node, ScalarNode) or not node.tag.startswith(_STANDARD):
-            raise self.fault(node, "carries a tag of its own, and no tag is admitted")
+        if not isinstance(node, ScalarNode):
+            raise self.fault(node, "is no single value; admitted here: a single value")
+        if not node.tag.startswith(_STANDARD):
+            raise self.fault(node, f"carries the tag {node.tag}; admitted here: no tag")
         text = str(node.value)
         if node.style:
             # JSON writes a character beyond the first plane as the escapes of its two halves.
