@@ -14,7 +14,7 @@ from recorder.batch.batch import image_id
 from recorder.cli import app
 from recorder.engine.client import Engine, open_engine
 from recorder.engine.connect import docker_host
-from recorder.session.leftovers import DRIVER_LABEL, driver_identity
+from recorder.session.leftovers import DRIVER_LABEL, driver_identity, driver_name
 from recorder.session.upstream import rehearsal_network
 from tests.recording.rig import Ran, Rig
 
@@ -53,5 +53,5 @@ def rig(engine: Engine) -> Iterator[Rig]:
     labels = {DRIVER_LABEL: driver_identity()}
     script = "default: [{content: [{text: nothing}]}]"
     image = image_id(engine, "recorder")
-    with rehearsal_network(engine, "recorder-rows", labels, image, script) as upstream:
+    with rehearsal_network(engine, f"{driver_name()}-rows", labels, image, script) as upstream:
         yield Rig(engine, upstream)

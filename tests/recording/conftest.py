@@ -9,7 +9,7 @@ import pytest
 from recorder.batch.batch import image_id
 from recorder.engine.client import open_engine
 from recorder.engine.connect import docker_host
-from recorder.session.leftovers import DRIVER_LABEL, driver_identity
+from recorder.session.leftovers import DRIVER_LABEL, driver_identity, driver_name
 from recorder.session.upstream import rehearsal_network
 from tests.recording.rig import Rig
 
@@ -22,7 +22,7 @@ def rig() -> Iterator[Rig]:
     labels = {DRIVER_LABEL: driver_identity()}
     image = image_id(engine, "recorder")
     try:
-        with rehearsal_network(engine, "recorder-rig", labels, image, SCRIPT) as upstream:
+        with rehearsal_network(engine, f"{driver_name()}-rig", labels, image, SCRIPT) as upstream:
             yield Rig(engine, upstream)
     finally:
         engine.close()

@@ -17,7 +17,7 @@ from recorder.batch.recording import open_session, record
 from recorder.engine.client import open_engine
 from recorder.engine.connect import docker_host
 from recorder.session.driver import Session, Watched
-from recorder.session.leftovers import DRIVER_LABEL, driver_identity
+from recorder.session.leftovers import DRIVER_LABEL, driver_identity, driver_name
 from recorder.session.upstream import rehearsal_network
 from tests.recording.rig import Rig, line_of, program_as_harness
 
@@ -47,7 +47,9 @@ def main() -> None:
         monkeypatch.setattr(Session, "run", measured)
         image = image_id(engine, "recorder")
         script = "default: [{content: [{text: nothing}]}]"
-        with rehearsal_network(engine, "recorder-memory", labels, image, script) as upstream:
+        with rehearsal_network(
+            engine, f"{driver_name()}-memory", labels, image, script
+        ) as upstream:
             rig = Rig(engine, upstream)
             job = rig.job(line_of(tree), "large", program, out)
             recorded = record(open_session(engine, job, rig.setting()), job, rig.setting())
