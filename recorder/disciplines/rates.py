@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 from recorder.disciplines.sessions import BatchVerdicts, SessionVerdicts, VerdictRecord
+from recorder.report.interval import wilson
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +47,10 @@ class FirstBreak:
     message: str
 
 
-def wilson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float] | None:
-    """Wilson's score interval of a proportion; None where there was no trial."""
-    if not trials:
-        return None
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    proportion = successes / trials
-    scale = 1 + z * z / trials
-    middle = (proportion + z * z / (2 * trials)) / scale
-    reach = (
-        z
-        * math.sqrt(proportion * (1 - proportion) / trials + z * z / (4 * trials * trials))
-        / scale
-    )
-    low = 0.0 if successes == 0 else max(0.0, middle - reach)
-    high = 1.0 if successes == trials else min(1.0, middle + reach)
-    return low, high
-
-
 JUDGED = frozenset({"passed", "advised", "witnessed", "blocked"})
 
 
-def rates_by_arm(batch: BatchVerdicts, confidence: float = 0.95) -> tuple[Rate, ...]:
+def rates_by_arm(batch: BatchVerdicts) -> tuple[Rate, ...]:
     """Every discipline in every line (tier and arm), in the file's order."""
     lines = list(dict.fromkeys((each.tier, each.arm) for each in batch.sessions))
     return tuple(
@@ -78,7 +59,6 @@ def rates_by_arm(batch: BatchVerdicts, confidence: float = 0.95) -> tuple[Rate, 
             tier,
             arm,
             [s for s in batch.sessions if (s.tier, s.arm) == (tier, arm)],
-            confidence,
         )
         for discipline in batch.disciplines
         for tier, arm in lines
@@ -90,7 +70,6 @@ def _rate(
     tier: str,
     arm: str,
     sessions: list[SessionVerdicts],
-    confidence: float,
 ) -> Rate:
     counted = dict.fromkeys(("broken", "held", "unjudgeable", "skipped", "untouched"), 0)
     refused = 0
@@ -101,7 +80,7 @@ def _rate(
         own = [each for each in session.verdicts if each.discipline == discipline]
         counted[_end(own)] += 1
     judged = counted["broken"] + counted["held"]
-    interval = wilson(counted["broken"], judged, confidence)
+    interval = wilson(counted["broken"], judged)
     return Rate(
         discipline,
         tier,

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from recorder.batch.assembly import Kept, read_session
 from recorder.disciplines.declaration import Disciplines, Entry
 from recorder.disciplines.history import History, SessionCall, UserTurn, read_history
 from recorder.disciplines.judging import Memo, World
@@ -31,6 +32,8 @@ from recorder.disciplines.verdicts import (
 )
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.harness import WORKSPACE
+from recorder.transcript.checker import check
+from recorder.transcript.contract import Event
 from recorder.transform.produced import Places
 from recorder.workspace.manifest import (
     Entry as ManifestEntry,
@@ -48,6 +51,70 @@ LOG = "disciplines.log"
 RECORD = "disciplines.json"
 READ_SIZE = 1 << 20
 TEXT_LIMIT = 64 << 20
+
+
+class _Left(msgspec.Struct, frozen=True):
+    path: str
+
+
+class _Workspace(msgspec.Struct, frozen=True):
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...] | None
+    excluded: tuple[_Left, ...] = ()
+    left: tuple[_Left, ...] = ()
+    not_read: tuple[_Left, ...] = ()
+    stopped: str | None = None
+
+
+class _Refused(msgspec.Struct, frozen=True):
+    code: int
+
+
+class _Evidence(msgspec.Struct, frozen=True):
+    """The members of evidence.json that say what a session was given and what it left."""
+
+    session: str
+    probe: str
+    tier: str
+    arm: str
+    rehearsal: bool
+    argv: tuple[str, ...]
+    guard: dict[str, Any] | None
+    workspace: _Workspace | None
+    refusal: _Refused | None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One session as its directory holds it; ``event`` is None where it was refused."""
+
+    directory: Path
+    evidence: _Evidence
+    event: Event | None
+
+
+def read_kept(directory: Path) -> Kept | None:
+    """The session of a directory; None where none ended there. Refusal 19 for a broken file."""
+    path = directory / "evidence.json"
+    if not path.exists():
+        return None
+    try:
+        evidence = msgspec.json.decode(path.read_bytes(), type=_Evidence)
+    except msgspec.MsgspecError as error:
+        raise Refusal(
+            ExitCode.CORRUPT, f"{path}: is not the evidence of a session: {error}"
+        ) from error
+    if evidence.refusal is not None:
+        return Kept(directory, evidence, None)
+    record = directory / "record.md"
+    try:
+        text = record.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise Refusal(
+            ExitCode.CORRUPT, f"{record}: is missing, and {path} says that the session recorded"
+        ) from error
+    return Kept(directory, evidence, check(text, str(record)).events[0])
 
 
 class Broke(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +197,7 @@ def judge_batch(
     for each in listed:
         if not each.is_dir() or ".attempt-" in each.name:
             continue
-        kept = read_session(each)
+        kept = read_kept(each)
         if kept is not None:
             sessions.append(judge_session(kept, disciplines, trees))
     if not sessions:
