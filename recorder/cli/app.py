@@ -13,7 +13,18 @@ import requests.exceptions
 import typer
 
 from recorder import __version__
-from recorder.cli import audit, batch, engine, judge, plan, report, session, stream, transform
+from recorder.cli import (
+    audit,
+    batch,
+    engine,
+    evidence,
+    judge,
+    plan,
+    report,
+    session,
+    stream,
+    transform,
+)
 from recorder.refusal import ExitCode, Interrupt, Refusal
 
 app = typer.Typer(
@@ -33,6 +44,7 @@ batch.register(app)
 audit.register(app)
 judge.register(app)
 report.register(app)
+evidence.register(app)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,153 @@
+"""The verbs ``verify``, ``sign`` and ``key …``: evidence that a stranger can check."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from recorder.batch.table import print_table
+from recorder.evidence.signing import key_id, public_pem, seal
+from recorder.evidence.signing_keys import (
+    DEFAULT_NAME,
+    Trusted,
+    key_directory,
+    new_key,
+    own_key,
+    public_of,
+    trust,
+    trusted_keys,
+)
+from recorder.evidence.verification import (
+    SIGNER,
+    STATEMENT,
+    Verification,
+    statement_of,
+    verify_batch,
+)
+from recorder.refusal import ExitCode, Refusal
+from recorder.session.driver import write_durable
+
+key = typer.Typer(help="Keys that sign evidence, and whose are trusted.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("verify")(verify)
+    app.command("sign")(sign)
+    app.add_typer(key, name="key")
+
+
+def verify(
+    directory: Annotated[Path, typer.Argument(help="A batch's directory.")],
+    signer: Annotated[
+        Path | None, typer.Option("--key", help="The public key that has to have signed it.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program to read.")] = False,
+) -> None:
+    """Hold a batch to its signature, its chains and its schemas, and derive it all again."""
+    trusted = list(trusted_keys(key_directory()))
+    required = None
+    if signer is not None:
+        required = Trusted(str(signer), public_of(signer))
+        trusted.append(required)
+    found = verify_batch(directory, trusted=trusted, required=required)
+    if as_json:
+        typer.echo(json.dumps(_record(found), indent=1))
+    else:
+        for line in found.said():
+            typer.echo(line)
+    if found.faults:
+        raise Refusal(ExitCode.CORRUPT, *(f"{directory}/{fault}" for fault in found.faults))
+
+
+def sign(
+    directory: Annotated[Path, typer.Argument(help="A batch's directory.")],
+    name: Annotated[str, typer.Option("--key", help="The name of the key.")] = DEFAULT_NAME,
+) -> None:
+    """Verify a batch, then sign a statement about every file of it."""
+    private = own_key(key_directory(), name)
+    if private is None:
+        raise Refusal(
+            ExitCode.MISSING,
+            f"{key_directory()}: holds no key {name}: make one with `recorder key new`",
+        )
+    for stale in (STATEMENT, SIGNER):
+        (directory / stale).unlink(missing_ok=True)
+    found = verify_batch(directory)
+    own = key_id(private.public_key())
+    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    payload, faults = statement_of(directory, signed_at=at, key=own)
+    _refuse(directory, [*found.faults, *faults])
+    write_durable(directory / SIGNER, public_pem(private.public_key()))
+    write_durable(directory / STATEMENT, seal(payload, private))
+    typer.echo(f"{directory / STATEMENT}: {found.files} files, signed by {own}")
+
+
+@key.command("new")
+def new(
+    name: Annotated[str, typer.Option("--name", help="What to call it.")] = DEFAULT_NAME,
+) -> None:
+    """Make a key pair outside every batch, readable by nobody else."""
+    made = new_key(key_directory(), name)
+    typer.echo(f"{key_directory() / f'{name}.key'}: keep it, and publish {made.id}")
+
+
+@key.command("show")
+def show(
+    name: Annotated[str | None, typer.Argument(help="One key: its public half in PEM.")] = None,
+) -> None:
+    """List the keys that are trusted here, or print one."""
+    found = trusted_keys(key_directory())
+    if name is None:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column("name")
+        table.add_column("key", no_wrap=True)
+        for each in found:
+            table.add_row(each.name, each.id)
+        print_table(table)
+        return
+    for each in found:
+        if each.name == name:
+            typer.echo(public_pem(each.key).decode(), nl=False)
+            return
+    raise Refusal(
+        ExitCode.USAGE, f"{key_directory()}: holds no key {name}: see `recorder key show`"
+    )
+
+
+@key.command("trust")
+def trust_key(
+    name: Annotated[str, typer.Argument(help="What to call whoever signs with it.")],
+    file: Annotated[Path, typer.Argument(help="The public key, in PEM.")],
+) -> None:
+    """Trust another's key. Compare what is printed with what its owner publishes."""
+    typer.echo(trust(key_directory(), name, file).id)
+
+
+def _refuse(directory: Path, faults: Sequence[object]) -> None:
+    if faults:
+        raise Refusal(ExitCode.CORRUPT, *(f"{directory}/{fault}" for fault in faults))
+
+
+def _record(found: Verification) -> dict[str, object]:
+    return {
+        "schema": "recorder.verification/1",
+        "verified": not found.faults,
+        "key": found.signature.key,
+        "trusted_as": found.signature.name,
+        "signed_at": found.signature.signed_at,
+        "files": found.files,
+        "sessions": found.sessions,
+        "transcripts": found.transcripts,
+        "without_end": list(found.without_end),
+        "faults": [
+            {"file": fault.file, "member": fault.member, "what": fault.what}
+            for fault in found.faults
+        ],
+        "said": list(found.said()),
+    }

@@ -1,0 +1,605 @@
+"""A batch verified from its directory alone: digests, chains, schemas, and every file derived again.
+
+Nothing is written, run or asked for. A file counts by its path; a link is never followed. What is
+wrong is a ``Fault`` each, all of them; what cannot be known from the files is said beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from recorder.audit.logs import schema_faults
+from recorder.batch.assembly import Kept, assemble
+from recorder.batch.pinned import Pinned, PinnedLine, encode_pinned
+from recorder.batch.schedule import Slot, slots
+from recorder.evidence.document import Evidence
+from recorder.evidence.signing import EnvelopeError, key_id, open_envelope, read_public
+from recorder.evidence.signing_keys import Trusted
+from recorder.evidence.statement import (
+    Predicate,
+    Statement,
+    construction_of,
+    predicate_of,
+    read_statement,
+    statement_bytes,
+)
+from recorder.evidence.verification_fault import Fault
+from recorder.evidence.verification_session import LOG, Derived, Expected, verify_session
+from recorder.plan.reading import MEMBERS, PlanText, read_plan
+from recorder.refusal import ExitCode, Refusal
+from recorder.transcript.checker import check
+from recorder.workspace.manifest import Manifest, read_manifest
+
+BATCH = "batch.json"
+CONSTRUCTION = "evidence/construction.json"
+STATEMENT = "evidence/statement.json"
+SIGNER = "evidence/signer.pub"
+REPORT = "report.html"
+LOCK = "batch.lock"
+
+# Files that no statement names: itself and its key; the lock, which is empty; a picture of it all.
+UNSIGNED = frozenset({STATEMENT, SIGNER, REPORT, LOCK})
+
+_ATTEMPT = re.compile(r"sessions/[^/]+\.attempt-\d+/.+")
+# Fewer sessions than this are done before a second process has started.
+SESSIONS_OF_A_PROCESS = 40
+
+CANNOT_KNOW = (
+    "that the driver ran as it says: whoever holds the signer's key can sign any bytes",
+    "that the bytes were what the engine's pipe gave: the driver alone read it",
+    "findings of a check, times, exit statuses, inspect output, reasons of a refusal: as recorded",
+    "the digest of a file that a session added or changed: as recorded, and held to its copy",
+    "what a task was, beyond the text in the recorded command",
+)
+
+
+@dataclass(frozen=True)
+class SignatureState:
+    """``key`` is None for an unsigned batch; ``name`` is whom it is trusted as, None for nobody."""
+
+    key: str | None
+    name: str | None
+    signed_at: str | None
+
+
+@dataclass(frozen=True)
+class Verification:
+    """``sessions`` were derived again, ``without_end`` have no evidence of an end."""
+
+    faults: tuple[Fault, ...]
+    signature: SignatureState
+    files: int
+    sessions: int
+    without_end: tuple[str, ...]
+    transcripts: int
+    notes: tuple[str, ...]
+
+    def said(self) -> Iterator[str]:
+        """What was checked and what cannot be known, a line each."""
+        yield self._signature()
+        yield (
+            f"derived again, and the same bytes: {_number(self.sessions, 'session')} (event, "
+            "counts, corroboration, identity, cost, record) from streams, egress logs and "
+            f"manifests; {_number(self.transcripts, 'transcript')} from the sessions"
+            if not self.faults
+            else f"derived again: {_number(self.sessions, 'session')} and "
+            f"{_number(self.transcripts, 'transcript')}; {_number(len(self.faults), 'fault')}"
+        )
+        yield f"checked: {_number(self.files, 'file')}, every chain of an egress log, every schema"
+        yield from self.notes
+        for name in self.without_end:
+            yield f"no end: {name} has none, so nothing of it was derived"
+        for unknown in CANNOT_KNOW:
+            yield f"not known: {unknown}"
+
+    def _signature(self) -> str:
+        if self.signature.key is None:
+            return (
+                "unsigned: no statement names these files, so they are consistent with each other "
+                "and nothing says whose they are"
+            )
+        whose = (
+            f"trusted here as {self.signature.name}"
+            if self.signature.name is not None
+            else "which nobody here has trusted: compare it with the one that its owner publishes"
+        )
+        return f"signed: {self.signature.signed_at} by {self.signature.key}, {whose}"
+
+
+def verify_batch(
+    directory: Path, *, trusted: Sequence[Trusted] = (), required: Trusted | None = None
+) -> Verification:
+    """Verify a batch's directory. ``required``: the key that has to have signed it.
+
+    Refusal 2 for what is no batch's directory.
+    """
+    if not (directory / BATCH).is_file():
+        raise Refusal(ExitCode.USAGE, f"{directory}: is no batch's directory: it holds no {BATCH}")
+    return _Batch(directory, trusted, required).verify()
+
+
+def digests_of(directory: Path) -> tuple[dict[str, str], list[Fault]]:
+    """The digest, as hex, of every file that a statement names; and what is no plain file."""
+    names, faults = _walk(directory)
+    return {name: _digest(directory / name) for name in sorted(names - UNSIGNED)}, faults
+
+
+def statement_of(directory: Path, *, signed_at: str, key: str) -> tuple[bytes, tuple[Fault, ...]]:
+    """The statement about a batch as it stands. Faults of its files are not looked for here but
+    where they keep the statement from being made."""
+    batch = _Batch(directory, (), None)
+    pinned = batch.pinned()
+    digests, faults = digests_of(directory)
+    if pinned is None:
+        return b"", (*batch.faults, *faults)
+    sessions = []
+    for name in sorted({slot.name for slot in _slots(pinned)}):
+        path = directory / "sessions" / name / "evidence.json"
+        if path.is_file():
+            try:
+                sessions.append(msgspec.json.decode(path.read_bytes(), type=Evidence))
+            except msgspec.MsgspecError as error:
+                faults.append(Fault(f"sessions/{name}/evidence.json", "", str(error)))
+    costs = _costs(directory, digests, faults)
+    try:
+        predicate = predicate_of(
+            pinned,
+            [slot.name for slot in _slots(pinned)],
+            sessions,
+            batch.read(CONSTRUCTION),
+            costs,
+            signed_at=signed_at,
+            key=key,
+        )
+    except msgspec.MsgspecError as error:
+        faults.append(Fault(CONSTRUCTION, "", str(error)))
+        return b"", tuple(faults)
+    return statement_bytes(digests, predicate), tuple(faults)
+
+
+def predicate_schema() -> dict[str, Any]:
+    """The JSON Schema of the statement, as the project ships it."""
+    text = resources.files("recorder.evidence").joinpath("statement.schema.json").read_text("utf-8")
+    schema = json.loads(text)
+    assert isinstance(schema, dict)  # noqa: S101 - the project's own file
+    return schema
+
+
+class _Batch:
+    def __init__(
+        self, directory: Path, trusted: Sequence[Trusted], required: Trusted | None
+    ) -> None:
+        self.directory = directory
+        self.trusted = trusted
+        self.required = required
+        self.faults: list[Fault] = []
+        self.notes: list[str] = []
+        self.names: frozenset[str] = frozenset()
+
+    def find(self, file: str, member: str, what: str) -> None:
+        self.faults.append(Fault(file, member, what))
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return _read(self.directory / name)
+        except OSError:
+            return None
+
+    def verify(self) -> Verification:
+        names, odd = _walk(self.directory)
+        self.names = frozenset(names)
+        self.faults += odd
+        digests = {name: _digest(self.directory / name) for name in sorted(names - UNSIGNED)}
+        signature, statement = self._signature(digests)
+        pinned = self.pinned()
+        sessions: dict[str, Derived] = {}
+        transcripts = 0
+        if pinned is not None:
+            sessions = self._sessions(pinned)
+            self._construction(pinned)
+            transcripts = self._transcripts(pinned, sessions)
+            self._strays(pinned)
+            if statement is not None:
+                self._predicate(statement)
+        self._report()
+        ended = sorted(name for name, each in sessions.items() if each.evidence is not None)
+        return Verification(
+            faults=tuple(dict.fromkeys(self.faults)),
+            signature=signature,
+            files=len(digests),
+            sessions=len(ended),
+            without_end=tuple(sorted(set(sessions) - set(ended))),
+            transcripts=transcripts,
+            notes=tuple(self.notes),
+        )
+
+    # The signature and what it names.
+
+    def _signature(self, digests: Mapping[str, str]) -> tuple[SignatureState, Statement | None]:
+        unsigned = SignatureState(None, None, None)
+        envelope, pem = self.read(STATEMENT), self.read(SIGNER)
+        if envelope is None:
+            if self.required is not None:
+                self.find(
+                    STATEMENT, "", f"is missing: the batch is not signed by {self.required.id}"
+                )
+            if pem is not None:
+                self.find(STATEMENT, "", f"is missing, and {SIGNER} is there")
+            return unsigned, None
+        if pem is None:
+            self.find(SIGNER, "", f"is missing, and {STATEMENT} is there")
+            return unsigned, None
+        try:
+            key = read_public(pem)
+        except EnvelopeError as error:
+            self.find(SIGNER, "", str(error))
+            return unsigned, None
+        own = key_id(key)
+        if self.required is not None and self.required.id != own:
+            self.find(STATEMENT, "", f"is signed by {own} and not by {self.required.id}")
+        name = next((each.name for each in self.trusted if each.id == own), None)
+        try:
+            payload = open_envelope(envelope, key)
+            statement = read_statement(payload)
+        except (EnvelopeError, msgspec.MsgspecError) as error:
+            self.find(STATEMENT, "", str(error))
+            return SignatureState(own, name, None), None
+        self._schema(json.loads(payload))
+        if statement.predicate.key != own:
+            self.find(STATEMENT, "predicate.key", f"is {statement.predicate.key} and not {own}")
+        self._subjects(statement, digests)
+        return SignatureState(own, name, statement.predicate.signed_at), statement
+
+    def _schema(self, statement: object) -> None:
+        # Imported where it is used: it takes 0.1 s, which an unsigned batch need not pay.
+        from jsonschema import Draft202012Validator
+
+        validator = Draft202012Validator(predicate_schema())
+        for error in validator.iter_errors(statement):
+            self.find(STATEMENT, error.json_path.removeprefix("$."), error.message[:200])
+
+    def _subjects(self, statement: Statement, digests: Mapping[str, str]) -> None:
+        signed = {subject.name: subject.digest.get("sha256") for subject in statement.subject}
+        for name in sorted({*signed, *digests}):
+            if name not in digests:
+                self.find(name, "", "is missing, and the statement names it")
+            elif name not in signed:
+                self.find(name, "", "is not in the statement: it was added after it was signed")
+            elif signed[name] != digests[name]:
+                what = f"is sha256:{digests[name]} and was signed as sha256:{signed[name]}"
+                self.find(name, "", what)
+
+    def _predicate(self, statement: Statement) -> None:
+        """The predicate made again of the files; a file's own fault is not told twice."""
+        before = statement.predicate
+        payload, _ = statement_of(self.directory, signed_at=before.signed_at, key=before.key)
+        if not payload:
+            return
+        now = read_statement(payload).predicate
+        if now != before and not self.faults:
+            for member in Predicate.__struct_fields__:
+                if getattr(now, member) != getattr(before, member):
+                    self.find(STATEMENT, f"predicate.{member}", "is not what the files give")
+
+    # What was pinned.
+
+    def pinned(self) -> Pinned | None:
+        data = self.read(BATCH)
+        if data is None:
+            self.find(BATCH, "", "is missing")
+            return None
+        try:
+            pinned = msgspec.json.decode(data, type=Pinned)
+        except msgspec.MsgspecError as error:
+            self.find(BATCH, "", f"is not a batch's own record: {error}")
+            return None
+        if encode_pinned(pinned) != data:
+            self.find(BATCH, "", "is not in the form in which a recorder writes it")
+        if tuple(slot.name for slot in _slots(pinned)) != pinned.order:
+            self.find(BATCH, "order", "is not the order that its lines and its seed give")
+        return pinned
+
+    def _construction(self, pinned: Pinned) -> None:
+        data = self.read(CONSTRUCTION)
+        if data is None:
+            self.find(CONSTRUCTION, "", "is missing: nothing says that the attack list was run")
+            return
+        try:
+            found = construction_of(data)
+        except msgspec.MsgspecError as error:
+            self.find(CONSTRUCTION, "", f"is not the result of an attack list: {error}")
+            return
+        for attempt in found.open:
+            self.find(CONSTRUCTION, "attempts", f"{attempt}: was open")
+        if not found.attempts:
+            self.find(CONSTRUCTION, "attempts", "holds none")
+        if found.session_image != pinned.session_image:
+            what = f"is {found.session_image}; {BATCH} pins {pinned.session_image}"
+            self.find(CONSTRUCTION, "session_image", what)
+
+    def _plan(self, name: str, line: PinnedLine) -> PlanText | None:
+        data = self.read(name)
+        if data is None:
+            self.find(name, "", "is missing")
+            return None
+        try:
+            plan = read_plan(data.decode("utf-8"), name)
+        except UnicodeDecodeError as error:
+            self.find(name, "", f"is not UTF-8 (byte {error.start + 1})")
+            return None
+        except Refusal as refusal:
+            self.find(name, "", "; ".join(refusal.reasons).removeprefix(f"{name}: "))
+            return None
+        for member in MEMBERS:
+            planned, pinned = plan.members.get(member), str(getattr(line, member))
+            if planned != pinned:
+                self.find(name, member, f"is {planned}; {BATCH} pins {pinned}")
+        if plan.tier != line.tier:
+            self.find(name, "tier", f"is {plan.tier}; {BATCH} pins {line.tier}")
+        planned_probes = tuple(probe.id for probe in plan.probes)
+        if planned_probes != line.probes:
+            self.find(name, "probes", f"are {planned_probes}; {BATCH} pins {line.probes}")
+        return plan
+
+    def _manifest(self, name: str, line: PinnedLine) -> Manifest | None:
+        data = self.read(name)
+        if data is None:
+            self.find(name, "", "is missing")
+            return None
+        found = f"sha256:{sha256(data).hexdigest()}"
+        if found != line.manifest:
+            self.find(name, "", f"is {found}; {BATCH} pins {line.manifest}")
+        try:
+            return read_manifest(data.decode("utf-8"), name)
+        except (UnicodeDecodeError, ValueError) as error:
+            self.find(name, "", f"is no manifest: {error}")
+        except Refusal as refusal:
+            self.find(name, "", "; ".join(refusal.reasons))
+        return None
+
+    # The sessions.
+
+    def _sessions(self, pinned: Pinned) -> dict[str, Derived]:
+        plans: dict[int, PlanText | None] = {}
+        manifests: dict[int, Manifest | None] = {}
+        for number, line in enumerate(pinned.lines, start=1):
+            name = line_name(number, line)
+            plans[number] = self._plan(f"plans/{name}.txt", line)
+            manifests[number] = self._manifest(f"arms/{name}.manifest", line)
+        by_session: dict[str, list[str]] = {}
+        for name in self.names:
+            folder, _, rest = name.removeprefix("sessions/").partition("/")
+            if name.startswith("sessions/") and rest:
+                by_session.setdefault(folder, []).append(rest)
+        work = [
+            (
+                _expected(slot, pinned, plans[slot.line], manifests[slot.line]),
+                tuple(by_session.get(slot.name, ())),
+            )
+            for slot in sorted(_slots(pinned), key=lambda slot: slot.name)
+        ]
+        found = _each(self.directory, work)
+        for derived in found:
+            self.faults += derived.faults
+        return {expected.name: each for (expected, _), each in zip(work, found, strict=True)}
+
+    def _transcripts(self, pinned: Pinned, sessions: Mapping[str, Derived]) -> int:
+        """Every transcript assembled again; how many there are."""
+        count = 0
+        for number, line in enumerate(pinned.lines, start=1):
+            name = line_name(number, line)
+            path = f"assembled/{name}.md"
+            own = sorted(
+                (slot for slot in _slots(pinned) if slot.line == number),
+                key=lambda slot: (slot.position, slot.repetition),
+            )
+            whole = all(_recorded(sessions[slot.name]) for slot in own)
+            data = self.read(path)
+            if data is None:
+                if whole:
+                    self.find(path, "", "is missing, and every session of its line recorded")
+                continue
+            count += 1
+            if not whole:
+                self.find(path, "", "is there, and not every session of its line recorded")
+                continue
+            kept = [self._kept(slot.name, sessions[slot.name]) for slot in own]
+            if any(each is None for each in kept):
+                continue
+            try:
+                text = assemble(name, [each for each in kept if each is not None])
+            except Refusal as refusal:
+                self.find(path, "", "; ".join(refusal.reasons))
+                continue
+            if text.encode() != data:
+                self.find(path, *_first_difference(data, text.encode()))
+        return count
+
+    def _kept(self, name: str, derived: Derived) -> Kept | None:
+        data = self.read(f"sessions/{name}/record.md")
+        if data is None or derived.evidence is None:
+            return None
+        try:
+            checked = check(data.decode("utf-8"), f"sessions/{name}/record.md")
+        except (Refusal, UnicodeDecodeError):
+            return None
+        directory = self.directory / "sessions" / name
+        return Kept(directory, derived.evidence, checked.identity, checked.events[0])
+
+    # What should not be there.
+
+    def _strays(self, pinned: Pinned) -> None:
+        planned = {slot.name for slot in _slots(pinned)}
+        lines = [line_name(number, line) for number, line in enumerate(pinned.lines, start=1)]
+        known = {
+            BATCH,
+            CONSTRUCTION,
+            *UNSIGNED,
+            *(f"plans/{name}.txt" for name in lines),
+            *(f"arms/{name}.manifest" for name in lines),
+            *(f"assembled/{name}.md" for name in lines),
+        }
+        attempts = set()
+        for name in sorted(self.names):
+            folder, _, rest = name.removeprefix("sessions/").partition("/")
+            if name in known or (name.startswith("sessions/") and rest and folder in planned):
+                continue
+            if _ATTEMPT.fullmatch(name):
+                attempts.add(name.split("/")[1])
+            else:
+                self.find(name, "", "is no file that a recorder writes into a batch")
+        for attempt in sorted(attempts):
+            self.notes.append(f"earlier attempt: {attempt} is kept and was not derived again")
+        if LOCK in self.names and self.read(LOCK):
+            self.find(LOCK, "", "is not empty")
+
+    def _report(self) -> None:
+        if REPORT in self.names:
+            self.notes.append(f"not verified: {REPORT} is a picture of these files: make it again")
+
+
+def line_name(number: int, line: PinnedLine) -> str:
+    return f"L{number}-{line.tier}-{line.arm}"
+
+
+def _slots(pinned: Pinned) -> tuple[Slot, ...]:
+    members = [(line.tier, line.arm, len(line.probes), line.repetitions) for line in pinned.lines]
+    return slots(members, pinned.seed)
+
+
+def _expected(
+    slot: Slot, pinned: Pinned, plan: PlanText | None, manifest: Manifest | None
+) -> Expected:
+    line = pinned.lines[slot.line - 1]
+    probe = line.probes[slot.position - 1]
+    planned = next((each for each in (plan.probes if plan else ()) if each.id == probe), None)
+    return Expected(
+        name=slot.name,
+        probe=probe,
+        line=line,
+        manifest=manifest,
+        answers=(planned.answers or None) if planned else None,
+        max_turns=plan.max_turns if plan else None,
+        known=planned is not None,
+        rehearsal=pinned.rehearsal is not None,
+        session_image=pinned.session_image,
+        sidecar_image=pinned.sidecar_image,
+    )
+
+
+def _recorded(derived: Derived) -> bool:
+    return derived.evidence is not None and derived.evidence.refusal is None
+
+
+def _each(directory: Path, work: Sequence[tuple[Expected, tuple[str, ...]]]) -> list[Derived]:
+    """Every session, in order; many of them on every core."""
+    one = partial(_one, directory)
+    workers = min(os.cpu_count() or 1, 1 + len(work) // SESSIONS_OF_A_PROCESS)
+    if workers <= 1:
+        return list(map(one, work))
+    with ProcessPoolExecutor(workers) as pool:
+        return list(pool.map(one, work, chunksize=SESSIONS_OF_A_PROCESS // 2))
+
+
+def _one(directory: Path, work: tuple[Expected, tuple[str, ...]]) -> Derived:
+    expected, names = work
+    place = directory / "sessions" / expected.name
+    derived = verify_session(expected, names, lambda name: _read(place / name) or b"")
+    faults = list(derived.faults)
+    if LOG in names:
+        faults += _log_schema(f"sessions/{expected.name}/{LOG}", _read(place / LOG) or b"")
+    return Derived(derived.evidence, tuple(faults))
+
+
+def _log_schema(name: str, data: bytes) -> Iterator[Fault]:
+    for number, line in enumerate(data.splitlines(), start=1):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue  # told already, as a fault of the chain
+        if isinstance(value, dict):
+            for fault in schema_faults(value):
+                member, _, what = fault.partition(": ")
+                yield Fault(name, f"line {number}, {member}", what)
+
+
+def _costs(directory: Path, digests: Mapping[str, str], faults: list[Fault]) -> dict[str, int]:
+    costs = {}
+    for name in sorted(digests):
+        if name.startswith("assembled/"):
+            try:
+                text = (directory / name).read_text("utf-8")
+                costs[name] = check(text, name).identity.cost_cents
+            except UnicodeDecodeError:
+                faults.append(Fault(name, "", "is not UTF-8"))
+            except Refusal as refusal:
+                faults.append(Fault(name, "", "; ".join(refusal.reasons)))
+    return costs
+
+
+def _walk(directory: Path) -> tuple[set[str], list[Fault]]:
+    """Every plain file by its path below the directory; what is none is a fault."""
+    names: set[str] = set()
+    faults: list[Fault] = []
+    folders = [directory]
+    while folders:
+        folder = folders.pop()
+        for entry in os.scandir(folder):
+            name = Path(entry.path).relative_to(directory).as_posix()
+            try:
+                name.encode("utf-8")
+            except UnicodeEncodeError:
+                shown = name.encode("utf-8", "backslashreplace").decode()
+                faults.append(Fault(shown, "", "has a name that is not UTF-8"))
+                continue
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                folders.append(Path(entry.path))
+            elif stat.S_ISREG(mode):
+                names.add(name)
+            else:
+                faults.append(Fault(name, "", "is no plain file"))
+    return names, faults
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+def _digest(path: Path) -> str:
+    whole = sha256()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        while chunk := file.read(1 << 20):
+            whole.update(chunk)
+    return whole.hexdigest()
+
+
+def _first_difference(found: bytes, derived: bytes) -> tuple[str, str]:
+    lines = derived.split(b"\n")
+    for number, line in enumerate(found.split(b"\n"), start=1):
+        if number > len(lines) or line != lines[number - 1]:
+            return f"line {number}", "is not what its sessions give"
+    return "", "ends before what its sessions give"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
