@@ -122,8 +122,10 @@ class _Files:
     known: dict[str, State] = field(default_factory=dict)
 
     def state(self, path: str) -> State:
-        if path in self.written:
-            return self.written[path]
+        return self.written[path] if path in self.written else self.first(path)
+
+    def first(self, path: str) -> State:
+        """The state before any call."""
         if path not in self.known:
             self.known[path] = self.baseline.state(path)
         return self.known[path]
@@ -160,7 +162,10 @@ def replay(history: History, baseline: Tree, ended: Ended, places: Places) -> Re
         world = World(
             actor=call.actor,
             command=_command(call),
-            file=_reader(dict(texts.written), texts, unproven),
+            # What the call itself writes is read as the call leaves it.
+            file=_reader(
+                {**texts.written, **{step.path: step.post for step in made}}, texts, unproven
+            ),
             sidecar=snapshots.sidecar(call.line),
             transcript=snapshots.before(number - 1, call.line, call.at_ms),
         )
@@ -260,7 +265,7 @@ def _reader(
     def read(path: str) -> Any:
         if path in unproven:
             return UNPROVEN
-        return side(written[path] if path in written else files.state(path))
+        return side(written[path] if path in written else files.first(path))
 
     return read
 
