@@ -1,4 +1,4 @@
-"""A batch verified from its directory alone: digests, chains, schemas, and every file derived again.
+"""A batch verified from its directory alone: digests, chains, schemas, every file derived again.
 
 Nothing is written, run or asked for. A file counts by its path; a link is never followed. What is
 wrong is a ``Fault`` each, all of them; what cannot be known from the files is said beside it.

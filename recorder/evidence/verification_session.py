@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from io import BytesIO
 from typing import Any
@@ -30,6 +31,7 @@ from recorder.evidence.document import (
     encode_evidence,
 )
 from recorder.evidence.egress import EgressSummary, summarise
+from recorder.evidence.pricing import PriceTable, shipped_prices
 from recorder.evidence.prose import statements
 from recorder.evidence.verification_fault import Fault
 from recorder.refusal import ExitCode, Refusal
@@ -211,6 +213,7 @@ class _Session:
                 log.splitlines(keepends=True),
                 task=task,
                 session=self.expected.name,
+                prices=_prices(),
             )
         except Refusal as refusal:
             self.find(LOG, "", "; ".join(refusal.reasons))
@@ -422,6 +425,12 @@ class _Session:
             at=recorded.at,
             cost_cents=recorded.cost_cents if isinstance(cost, Unknown) else cost,
         )
+
+
+@cache
+def _prices() -> PriceTable:
+    # Reading the table takes 5 to 10 ms, longer than deriving a small session.
+    return shipped_prices()
 
 
 def workspace_whole(workspace: Workspace) -> bool:
