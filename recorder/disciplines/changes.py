@@ -141,15 +141,19 @@ def collect(root: Path, what: str) -> Collected:
     if what == STAGED:
         listed = _listed(git, "--cached", git.head())
         return Collected(
-            tuple(_changes(git, listed, disk=False)), lambda path: git.blob(f":0:{path}")
+            _sorted(_changes(git, listed, disk=False)), lambda path: git.blob(f":0:{path}")
         )
     if what == WORKTREE:
-        return Collected(tuple(_worktree(git)), lambda path: git.on_disk(os.fsencode(path)))
+        return Collected(_sorted(_worktree(git)), lambda path: git.on_disk(os.fsencode(path)))
     base, head = _range(git, what)
     listed = _listed(git, base, head)
     return Collected(
-        tuple(_changes(git, listed, disk=False)), lambda path: git.blob(f"{head}:{path}")
+        _sorted(_changes(git, listed, disk=False)), lambda path: git.blob(f"{head}:{path}")
     )
+
+
+def _sorted(changes: Iterator[Change]) -> tuple[Change, ...]:
+    return tuple(sorted(changes, key=lambda change: change.path))
 
 
 def _range(git: _Git, what: str) -> tuple[str, str]:
@@ -243,4 +247,4 @@ def _worktree(git: _Git) -> Iterator[Change]:
         for path in untracked.split(b"\0")
         if path and path not in known
     ]
-    yield from sorted(found, key=lambda change: change.path)
+    yield from found
