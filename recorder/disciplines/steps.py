@@ -250,7 +250,7 @@ def _matches(arguments: Arguments) -> Run:
                 for item in items
                 if (
                     search(item[1])
-                    if isinstance(item[1], str) and item[1].isascii()
+                    if type(item[1]) is str and item[1].isascii()
                     else pattern.matches(text_of(item[1]))
                 )
             ]

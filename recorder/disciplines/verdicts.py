@@ -36,6 +36,10 @@ FIFTH_LIMIT = 200
 CUT_MARK = "…"
 
 
+# Made once: to make an encoder costs as much as to encode a row.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=text_of).encode
+
+
 @dataclass(frozen=True, slots=True)
 class Surface:
     """Where observations come from, and what they can show.
@@ -107,7 +111,7 @@ class Verdict:
             }
             for each in self.breaks
         ]
-        text = json.dumps(listed, ensure_ascii=False, separators=(",", ":"), default=text_of)
+        text = _encode(listed)
         return text if len(text) <= FIFTH_LIMIT else text[:FIFTH_LIMIT] + CUT_MARK
 
 
