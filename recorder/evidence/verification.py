@@ -26,7 +26,7 @@ from recorder.batch.assembly import Kept, assemble
 from recorder.batch.pinned import Pinned, PinnedLine, encode_pinned
 from recorder.batch.schedule import Slot, slots
 from recorder.evidence.document import Evidence
-from recorder.evidence.signing import EnvelopeError, key_id, open_envelope, read_public
+from recorder.evidence.signing import EnvelopeError, key_id, open_envelope, public_pem, read_public
 from recorder.evidence.signing_keys import Trusted
 from recorder.evidence.statement import (
     Predicate,
@@ -126,7 +126,7 @@ def verify_batch(
 
     Refusal 2 for what is no batch's directory.
     """
-    if not (directory / BATCH).is_file():
+    if not any((directory / name).exists() for name in (BATCH, STATEMENT, "sessions")):
         raise Refusal(ExitCode.USAGE, f"{directory}: is no batch's directory: it holds no {BATCH}")
     return _Batch(directory, trusted, required).verify()
 
@@ -247,6 +247,8 @@ class _Batch:
         except EnvelopeError as error:
             self.find(SIGNER, "", str(error))
             return unsigned, None
+        if public_pem(key) != pem:
+            self.find(SIGNER, "", "is not in the form in which a key is written")
         own = key_id(key)
         if self.required is not None and self.required.id != own:
             self.find(STATEMENT, "", f"is signed by {own} and not by {self.required.id}")
