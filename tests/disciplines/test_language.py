@@ -584,7 +584,7 @@ STEP_TEXTS: list[dict[str, Any]] = [
     JSON_VALUES | st.fixed_dictionaries({"userMessages": JSON_VALUES, "toolCalls": JSON_VALUES}),
     st.sampled_from(["empty", "nonEmpty", "ordered"]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_pipeline_never_raises_on_any_json_value(
     pipeline: list[dict[str, Any]], value: Any, op: str
 ) -> None:
