@@ -13,7 +13,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 TESTS ?= tests
 
-.PHONY: setup tools browser engine images demo test test-long check format bench clean
+.PHONY: setup tools test-tools engine images demo test test-long check format bench clean
 
 LIBRARIES := recorder/report/vendor/plot.js
 
@@ -35,9 +35,9 @@ tools:
 $(LIBRARIES): recorder/report/package-lock.json | .venv/ready
 	@$(PYTHON) -m recorder.report.libraries
 
-# The report is tested in a real browser.
-browser: tools
-	@bash tests/report/browser.sh </dev/null
+# A browser for the report, and the public tools that verify a batch.
+test-tools: tools
+	@bash tests/tools.sh </dev/null
 
 engine: .venv/ready
 	@host=$$($(PYTHON) -m recorder.engine start) && echo "setup: engine at $$host"
@@ -49,10 +49,10 @@ demo: setup
 	@out="$(OUT)"; [ -n "$$out" ] || out=$$(mktemp -d /var/tmp/recorder-demo.XXXXXX); \
 	    .venv/bin/recorder batch run examples/batch.yaml --rehearse examples/rehearsal.yaml --out "$$out"
 
-test: setup browser
+test: setup test-tools
 	@$(PYTHON) -m pytest -m "not slow and not bench" $(TESTS)
 
-test-long: setup browser
+test-long: setup test-tools
 	@$(PYTHON) -m pytest -m "not bench" $(TESTS)
 
 # Every bench runs, also after one that missed its floor; the exit status is then not 0.

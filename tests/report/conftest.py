@@ -34,7 +34,7 @@ Open = Callable[..., Any]
 def browser() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
-        pytest.fail("chromium is missing: run make test, or tests/report/browser.sh")
+        pytest.fail("chromium is missing: run make test, or tests/tools.sh")
     flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=flags)
