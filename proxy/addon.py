@@ -18,7 +18,7 @@ from typing import Any
 from mitmproxy import http
 from mitmproxy.addons.tlsconfig import TlsConfig
 from mitmproxy.net.http import http1
-from mitmproxy.proxy.layers import ClientTLSLayer, ServerTLSLayer
+from mitmproxy.proxy.layers import ClientTLSLayer
 from mitmproxy.proxy.layers.http import HTTPMode, HttpStream
 from mitmproxy.proxy.layers.modes import HttpProxy
 
@@ -37,7 +37,13 @@ from proxy.decision import (
     decide,
 )
 from proxy.egress import EgressLog, safe
-from proxy.layers import BoundedClientTLSLayer, ClosedLayer, Progress, http_layer
+from proxy.layers import (
+    BoundedClientTLSLayer,
+    ClosedLayer,
+    PiecewiseServerTLSLayer,
+    Progress,
+    http_layer,
+)
 from proxy.policy import Policy
 from proxy.witness import AnswerReader, Histories, SecretCutter, request_members
 
@@ -219,7 +225,7 @@ class Confinement:
                 self.refuse(Layer.OPENING, decision, self._asked())
                 nextlayer.layer = ClosedLayer(context)
             elif len(first) >= 3:
-                nextlayer.layer = ServerTLSLayer(context)
+                nextlayer.layer = PiecewiseServerTLSLayer(context)
                 nextlayer.layer.child_layer = BoundedClientTLSLayer(context)
         elif isinstance(inner, ClientTLSLayer) and self.hello is not None:
             nextlayer.layer = http_layer(context, HTTPMode.transparent, *reader)
@@ -381,6 +387,8 @@ class Confinement:
             return
         sent.first_byte = time.monotonic()
         sent.status = response.status_code
+        # It has been sent. mitmproxy's flows stand in cycles, which a long body would outlive.
+        flow.request.data.content = None
         sent.request_id = safe(response.headers.get("request-id", ""), 100) or None
         if flow.server_conn.peername:
             sent.upstream = safe(str(flow.server_conn.peername[0]))

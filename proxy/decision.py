@@ -7,6 +7,7 @@ relies on the earlier ones having been allowed.
 
 from __future__ import annotations
 
+import codecs
 import enum
 import ipaddress
 import json
@@ -506,6 +507,54 @@ def _number(text: str) -> float:
     return value
 
 
+# Up to this size a body's text may be as wide in memory as its widest letter makes it.
+_WIDE = 1 << 20
+_PIECE = 1 << 20
+# An escape that JSON does not have: a backslash of its own before a letter beyond ASCII.
+_NO_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\[\x80-\xff]")
+_BELOW_4 = bytes(byte for byte in range(256) if byte < 0xF0)
+_BELOW_2 = bytes(byte for byte in range(256) if byte < 0xC4)
+_FOLLOWING = bytes(range(0x80, 0xC0))
+
+
+def json_text(body: bytes) -> str:
+    """The text of a JSON body, with letters beyond ASCII as escapes where that takes less memory.
+
+    Python holds a text in as many bytes a letter as its widest one needs, so that one emoji makes
+    134 MB of 33. Raises UnicodeDecodeError (a ValueError) for what is not UTF-8, and ValueError
+    where the escapes would make JSON of what is none.
+    """
+    if len(body) <= _WIDE or body.isascii():
+        return body.decode("utf-8")
+    four = len(body.translate(None, _BELOW_4))
+    letters = len(body.translate(None, _FOLLOWING))
+    two = len(body.translate(None, _BELOW_2)) - four
+    # Counts in bytes: as it is, and with escapes of 6 letters, 12 for those beyond 16 bits. Letters
+    # of one byte beyond ASCII are counted among those of ASCII, which is near enough.
+    wide = letters * (4 if four else 2 if two else 1)
+    if letters - two - four + 6 * two + 12 * four >= wide:
+        return body.decode("utf-8")
+    if _NO_ESCAPE.search(body):
+        raise ValueError("an escape that JSON does not have")
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    pieces = [
+        decoder.decode(body[at : at + _PIECE]).encode("ascii", _ESCAPE).decode("ascii")
+        for at in range(0, len(body), _PIECE)
+    ]
+    decoder.decode(b"", final=True)
+    return "".join(pieces)
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return json.dumps(letters)[1:-1], error.end
+
+
+_ESCAPE = "json-escape"
+codecs.register_error(_ESCAPE, _escape)
+
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -517,7 +566,7 @@ def _body(policy: Policy, facts: BodyFacts) -> Allowed | Refused:
         return Refused(Rule.TOO_LONG)
     try:
         document = json.loads(
-            facts.body.decode("utf-8"),
+            json_text(facts.body),
             object_pairs_hook=_object,
             parse_constant=_constant,
             parse_float=_number,

@@ -15,9 +15,10 @@ from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode
 from mitmproxy.proxy.layers.http._events import ResponseProtocolError
 from mitmproxy.proxy.layers.http._http1 import Http1Server
-from mitmproxy.proxy.layers.tls import ClientTLSLayer
+from mitmproxy.proxy.layers.tls import ClientTLSLayer, ServerTLSLayer
 
 LONGEST_HELLO = 65536
+LONGEST_WRITE = 262144
 
 Commands = Generator[Any, Any, None]
 
@@ -44,6 +45,18 @@ class BoundedClientTLSLayer(ClientTLSLayer):
         if not self.client_hello_parsed and len(self.recv_buffer) + len(data) > LONGEST_HELLO:
             return False, "ClientHello too long"
         return (yield from super().receive_handshake_data(data))
+
+
+class PiecewiseServerTLSLayer(ServerTLSLayer):
+    """TLS with the provider that takes a long body in pieces.
+
+    Given one of 32 MB whole, OpenSSL held it encrypted beside the plain one, and once more while
+    its buffer grew.
+    """
+
+    def send_data(self, data: bytes) -> Commands:
+        for at in range(0, len(data), LONGEST_WRITE):
+            yield from super().send_data(data[at : at + LONGEST_WRITE])
 
 
 class StrictHttp1Server(Http1Server):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from proxy.decision import Allowed, BodyFacts, Refused, decide
+from proxy.decision import Allowed, BodyFacts, Refused, decide, json_text
 from tests.proxy.cases import CASES, POLICY
 from tests.proxy.readings import READERS, NotJsonError, exact, reaches_out
 
@@ -143,6 +145,37 @@ def test_what_is_not_json_by_the_grammar_never_passes(data: bytes) -> None:
         PLAIN.read(body)
     except NotJsonError:
         assert isinstance(decide(POLICY, BodyFacts(body)), Refused)
+
+
+@given(st.text(alphabet='\\\\"ab{}[]:,u0\u00e9\u2026\U0001f600', max_size=20), st.booleans())
+def test_a_long_body_means_the_same_whichever_way_its_text_is_held(text: str, whole: bool) -> None:
+    quoted = json.dumps(text, ensure_ascii=False) if whole else f'"{text}"'
+    for letter in ("\u2026", "\U0001f600", "\u00e9"):
+        body = f'{{"a":{quoted},"b":"{letter}{"x" * (1 << 20)}"}}'.encode()
+        assert meant(body, json_text) == meant(body, bytes.decode)
+
+
+def meant(body: bytes, text_of: Callable[[bytes], str]) -> Any:
+    try:
+        return json.loads(text_of(body))
+    except ValueError:
+        return NotJsonError
+
+
+def test_one_letter_does_not_make_a_long_text_wide() -> None:
+    body = ('"\U0001f600' + "x" * (4 << 20) + '"').encode()
+    assert sys.getsizeof(json_text(body)) < 1.1 * len(body)
+    # Where nearly every letter is wide, escapes would take more.
+    body = ('"' + "\u4e16\u754c" * (1 << 19) + '"').encode()
+    assert sys.getsizeof(json_text(body)) < len(body)
+
+
+@pytest.mark.parametrize("tail", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf0\x9f\x98"])
+def test_a_long_body_that_is_no_utf_8_never_passes(tail: bytes) -> None:
+    start = b'{"model":"claude-opus-5","system":"\xf0\x9f\x98\x80' + b"x" * (1 << 20)
+    assert isinstance(decide(POLICY, BodyFacts(start + b'"}')), Allowed)
+    assert isinstance(decide(POLICY, BodyFacts(start + tail + b'"}')), Refused)
+    assert isinstance(decide(POLICY, BodyFacts(start + b'"}' + tail)), Refused)
 
 
 def test_a_reader_reads_what_every_reader_reads() -> None:
