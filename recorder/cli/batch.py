@@ -28,6 +28,8 @@ from recorder.cli.session import (
     not_enforced,
 )
 from recorder.engine.connect import docker_host
+from recorder.evidence.signing_batch import sign_batch
+from recorder.evidence.signing_keys import DEFAULT_NAME, key_directory, own_key
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.credentials import Choice, require_lasting, warning_of
 from recorder.session.leftovers import work_directory
@@ -52,9 +54,18 @@ def run(
         Path | None, typer.Option(help="A script that answers instead of the provider.")
     ] = None,
     parallel: Annotated[int | None, typer.Option(min=1, max=16)] = None,
+    key: Annotated[
+        str, typer.Option(help="The key that signs the batch; without one it is unsigned.")
+    ] = DEFAULT_NAME,
     credentials: Annotated[Choice | None, typer.Option(help=CREDENTIALS_HELP)] = None,
 ) -> None:
     """Record the sessions of a batch that are missing, and assemble what is whole."""
+    private = own_key(key_directory(), key)
+    if private is None and key != DEFAULT_NAME:
+        raise Refusal(
+            ExitCode.MISSING,
+            f"{key_directory()}: holds no key {key}: make one with `recorder key new --name {key}`",
+        )
     read = read_spec(spec)
     if parallel is not None:
         read = structs.replace(read, parallel=parallel)
@@ -109,6 +120,8 @@ def run(
         print("A rehearsal: a script answered, nothing was spent, and no rate may be read from it.")
     for transcript in report.transcripts:
         print(transcript)
+    if private is not None:
+        print(sign_batch(out.absolute(), private))
     if report.failed:
         raise Refusal(
             ExitCode.FAILED,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +10,8 @@ import typer
 from rich.table import Table
 
 from recorder.batch.table import print_table
-from recorder.evidence.signing import key_id, public_pem, seal
+from recorder.evidence.signing import public_pem
+from recorder.evidence.signing_batch import sign_batch
 from recorder.evidence.signing_keys import (
     DEFAULT_NAME,
     Trusted,
@@ -23,15 +22,8 @@ from recorder.evidence.signing_keys import (
     trust,
     trusted_keys,
 )
-from recorder.evidence.verification import (
-    SIGNER,
-    STATEMENT,
-    Verification,
-    statement_of,
-    verify_batch,
-)
+from recorder.evidence.verification import Verification, verify_batch
 from recorder.refusal import ExitCode, Refusal
-from recorder.session.driver import write_durable
 
 key = typer.Typer(help="Keys that sign evidence, and whose are trusted.", no_args_is_help=True)
 
@@ -76,16 +68,7 @@ def sign(
             ExitCode.MISSING,
             f"{key_directory()}: holds no key {name}: make one with `recorder key new`",
         )
-    for stale in (STATEMENT, SIGNER):
-        (directory / stale).unlink(missing_ok=True)
-    found = verify_batch(directory)
-    own = key_id(private.public_key())
-    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    payload, faults = statement_of(directory, signed_at=at, key=own)
-    _refuse(directory, [*found.faults, *faults])
-    write_durable(directory / SIGNER, public_pem(private.public_key()))
-    write_durable(directory / STATEMENT, seal(payload, private))
-    typer.echo(f"{directory / STATEMENT}: {found.files} files, signed by {own}")
+    typer.echo(sign_batch(directory, private))
 
 
 @key.command("new")
@@ -127,11 +110,6 @@ def trust_key(
 ) -> None:
     """Trust another's key. Compare what is printed with what its owner publishes."""
     typer.echo(trust(key_directory(), name, file).id)
-
-
-def _refuse(directory: Path, faults: Sequence[object]) -> None:
-    if faults:
-        raise Refusal(ExitCode.CORRUPT, *(f"{directory}/{fault}" for fault in faults))
 
 
 def _record(found: Verification) -> dict[str, object]:
