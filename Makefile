@@ -13,7 +13,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 TESTS ?= tests
 
-.PHONY: setup tools test-tools engine images demo test test-long check format bench clean
+.PHONY: setup tools test-tools engine images demo test test-long check format bench screenshots clean
 
 LIBRARIES := recorder/report/vendor/plot.js
 
@@ -46,7 +46,7 @@ images: engine $(LIBRARIES)
 	@$(PYTHON) -m recorder.images
 
 demo: setup
-	@out="$(OUT)"; [ -n "$$out" ] || out=$$(mktemp -d /var/tmp/recorder-demo.XXXXXX); \
+	@out="$(OUT)"; [ -n "$$out" ] || out=$$(mktemp -d /var/tmp/recorder-demo.XXXXXX)/example; \
 	    .venv/bin/recorder batch run examples/batch.yaml --rehearse examples/rehearsal.yaml --out "$$out"
 
 test: setup test-tools
@@ -59,6 +59,12 @@ test-long: setup test-tools
 bench: setup
 	@status=0; for bench in tests/bench/*_bench.py; do \
 	    echo "== $$bench"; $(PYTHON) "$$bench" || status=1; done; exit $$status
+
+# The pictures of the README, of a batch that is recorded for them (or of OUT).
+screenshots: setup test-tools
+	@out="$(OUT)"; [ -n "$$out" ] || { out=$$(mktemp -d /var/tmp/recorder-demo.XXXXXX)/example; \
+	    .venv/bin/recorder batch run examples/batch.yaml --out "$$out"; }; \
+	    $(PYTHON) -m tests.report.screenshots "$$out" docs/pictures
 
 check: .venv/ready
 	@.venv/bin/mypy

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 from recorder.report.libraries import read_libraries
 from recorder.report.page import fitted_page
@@ -35,11 +35,15 @@ def browser() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
         pytest.fail("chromium is missing: run make test, or tests/tools.sh")
-    flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=flags)
+        chromium = started_browser(playwright, path)
         yield chromium
         chromium.close()
+
+
+def started_browser(playwright: Playwright, path: str) -> Browser:
+    flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    return playwright.chromium.launch(executable_path=path, args=flags)
 
 
 @contextmanager
