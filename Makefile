@@ -46,7 +46,7 @@ images: engine $(LIBRARIES)
 	@$(PYTHON) -m recorder.images
 
 demo: setup
-	@out="$(OUT)"; [ -n "$$out" ] || out=$$(mktemp -d /var/tmp/recorder-demo.XXXXXX)/example; \
+	@out="$(OUT)"; [ -n "$$out" ] || out=$$(mktemp -d /var/tmp/recorder-demo.XXXXXX); \
 	    .venv/bin/recorder batch run examples/batch.yaml --rehearse examples/rehearsal.yaml --out "$$out"
 
 test: setup test-tools
