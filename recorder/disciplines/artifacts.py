@@ -7,7 +7,7 @@ whose scope admits it came to a judgment, so that an empty list says that all we
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,8 @@ from recorder.disciplines.judging import (
     World,
     judge,
 )
-from recorder.disciplines.values import ABSENT
+from recorder.disciplines.replay import Tree, side, state_of
+from recorder.disciplines.values import ABSENT, UNPROVEN
 from recorder.transform.produced import ProducedFile
 
 # What a call or a whole session alone can show.
@@ -35,6 +36,27 @@ class Artifact:
     path: str
     pre: Any
     post: Any
+
+
+def artifacts_of(
+    files: Iterable[ProducedFile], baseline: Tree, content: Callable[[str], bytes | None]
+) -> tuple[Artifact, ...]:
+    """The produced files inside the workspace that are there; ``content`` gives the bytes of a
+    digest, None where they are not kept."""
+    found = []
+    for file in files:
+        if file.path.startswith("/") or not file.sha256:
+            continue
+        after = content(file.sha256)
+        post = UNPROVEN if after is None else side(state_of(after))
+        found.append(Artifact(file.path, side(baseline.state(file.path)), post))
+    return tuple(found)
+
+
+def other_files(baseline: Tree, removed: Iterable[str] = ()) -> Callable[[str], Any]:
+    """The texts of the tree's other files, less those that the session removed."""
+    gone = frozenset(removed)
+    return lambda path: ABSENT if path in gone else side(baseline.state(path))
 
 
 def judges_artifacts(declaration: Declaration) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -103,14 +103,27 @@ class Observation:
 class Replay:
     """A session as observations.
 
-    ``unproven``: paths on which replay and workspace disagree. ``unattributed``: worlds of
-    changes that no call is seen to make. ``whole``: the whole session as one observation.
+    ``observe`` gives them in order, one at a time: each holds the history before it, so that all
+    of a long session at once would be its square. ``unproven``: paths on which replay and
+    workspace disagree. ``unattributed``: worlds of changes that no call is seen to make.
+    ``whole``: the whole session as one observation.
     """
 
-    observations: tuple[Observation, ...]
+    observe: Callable[[], Iterator[Observation]]
     unproven: tuple[str, ...]
     unattributed: tuple[World, ...]
     whole: tuple[World, ...]
+
+    @property
+    def observations(self) -> Iterator[Observation]:
+        return self.observe()
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    path: str
+    pre: State
+    post: State
 
 
 @dataclass(slots=True)
@@ -124,18 +137,19 @@ class _Files:
     def state(self, path: str) -> State:
         return self.written[path] if path in self.written else self.first(path)
 
+    def leave(self, call: SessionCall, step: _Step) -> None:
+        """The file as a call leaves it: one that failed changed nothing, but for a shell line,
+        which may have written before it failed."""
+        if call.succeeded:
+            self.written[step.path] = step.post
+        elif call.tool == SHELL_TOOL:
+            self.written[step.path] = UNPROVEN
+
     def first(self, path: str) -> State:
         """The state before any call."""
         if path not in self.known:
             self.known[path] = self.baseline.state(path)
         return self.known[path]
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    path: str
-    pre: State
-    post: State
 
 
 def replay(history: History, baseline: Tree, ended: Ended, places: Places) -> Replay:
@@ -147,42 +161,46 @@ def replay(history: History, baseline: Tree, ended: Ended, places: Places) -> Re
         made, moves = _steps(call, files, places, moved)
         moved = moved or moves
         for step in made:
-            if call.succeeded:
-                files.written[step.path] = step.post
-            elif call.tool == SHELL_TOOL:
-                # A line that failed may have written before it did.
-                files.written[step.path] = UNPROVEN
+            files.leave(call, step)
         steps.append((call, made))
     unproven = frozenset(_disagreeing(files, baseline, ended))
-    texts = _Files(baseline)
+    whole = tuple(_whole(history, baseline, ended))
+    seen = {step.path for _, made in steps for step in made}
+    unattributed = tuple(
+        replace(world, changes=UNPROVEN) for world in whole if world.path not in seen
+    )
+    return Replay(
+        lambda: _observations(history, baseline, steps, unproven),
+        tuple(sorted(unproven)),
+        unattributed,
+        whole,
+    )
+
+
+def _observations(
+    history: History,
+    baseline: Tree,
+    steps: Sequence[tuple[SessionCall, tuple[_Step, ...]]],
+    unproven: frozenset[str],
+) -> Iterator[Observation]:
+    files = _Files(baseline)
     snapshots = _Snapshots(history)
-    observations: list[Observation] = []
     for number, (call, made) in enumerate(steps, start=1):
-        proven = tuple(_proven(step, unproven) for step in made)
         world = World(
             actor=call.actor,
             command=_command(call),
             # What the call itself writes is read as the call leaves it.
             file=_reader(
-                {**texts.written, **{step.path: step.post for step in made}}, texts, unproven
+                {**files.written, **{step.path: step.post for step in made}}, files, unproven
             ),
             sidecar=snapshots.sidecar(call.line),
             transcript=snapshots.before(number - 1, call.line, call.at_ms),
         )
-        worlds = tuple(_worlds(call, proven, world))
+        worlds = tuple(_worlds(call, [_proven(step, unproven) for step in made], world))
         if worlds:
-            observations.append(Observation(number, call, worlds))
+            yield Observation(number, call, worlds)
         for step in made:
-            if call.succeeded:
-                texts.written[step.path] = step.post
-            elif call.tool == SHELL_TOOL:
-                texts.written[step.path] = UNPROVEN
-    whole = tuple(_whole(history, baseline, ended, snapshots))
-    seen = {step.path for _, made in steps for step in made}
-    unattributed = tuple(
-        replace(world, changes=UNPROVEN) for world in whole if world.path not in seen
-    )
-    return Replay(tuple(observations), tuple(sorted(unproven)), unattributed, whole)
+            files.leave(call, step)
 
 
 def _proven(step: _Step, unproven: frozenset[str]) -> _Step:
@@ -270,7 +288,7 @@ def _reader(
     return read
 
 
-def _worlds(call: SessionCall, steps: tuple[_Step, ...], world: World) -> Iterator[World]:
+def _worlds(call: SessionCall, steps: Sequence[_Step], world: World) -> Iterator[World]:
     for step in steps:
         yield replace(
             world,
@@ -337,10 +355,9 @@ class _Snapshots:
         return self._spawns[1]
 
 
-def _whole(
-    history: History, baseline: Tree, ended: Ended, snapshots: _Snapshots
-) -> Iterator[World]:
+def _whole(history: History, baseline: Tree, ended: Ended) -> Iterator[World]:
     """One world for each changed path, each with the whole change set."""
+    snapshots = _Snapshots(history)
     last = max([call.line for call in history.calls], default=0) + (1 << 40)
     transcript = snapshots.before(len(history.calls), last, history.last_ms)
     changes = list(ended.changed)

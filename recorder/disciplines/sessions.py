@@ -421,11 +421,13 @@ def _ended(kept: Kept) -> Ended:
         frozenset(workspace.removed or ()),
         complete,
         frozenset(unread),
-        _kept_content(kept.directory / "produced"),
+        kept_content(kept.directory / "produced"),
     )
 
 
-def _kept_content(directory: Path) -> Callable[[str], bytes | None]:
+def kept_content(directory: Path) -> Callable[[str], bytes | None]:
+    """The kept bytes of a digest, of a session's ``produced`` directory."""
+
     def content(digest: str) -> bytes | None:
         path = directory / digest.removeprefix("sha256:")
         if not path.is_file() or path.stat().st_size > TEXT_LIMIT:

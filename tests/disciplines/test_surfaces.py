@@ -13,12 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from recorder.cli import app
 from recorder.disciplines import verdicts
-from recorder.disciplines.artifacts import Artifact, artifact_findings
+from recorder.disciplines.artifacts import (
+    Artifact,
+    artifact_findings,
+    artifacts_of,
+    other_files,
+)
 from recorder.disciplines.changes import Change, collect
 from recorder.disciplines.loading import load_disciplines
+from recorder.disciplines.sessions import kept_content, tree_of
 from recorder.disciplines.values import ABSENT, UNPROVEN
 from recorder.disciplines.verdicts import (
     HOOK,
@@ -31,6 +38,7 @@ from recorder.disciplines.verdicts import (
 )
 from recorder.refusal import Refusal
 from recorder.transform.produced import ProducedFile
+from recorder.workspace.manifest import digest_of, manifest_of
 from tests.disciplines.made import Call, Made, entry, rules, stream
 
 POST = {"it": [{"op": "source", "of": "post"}, {"op": "matches", "re": "bad"}]}
@@ -778,3 +786,23 @@ def test_no_entry_that_admits_an_artifact_is_no_list() -> None:
     found = artifact_findings(load_disciplines(rules(rule), "r"), [Artifact("a", ABSENT, "bad")])
     assert found.broken == {}
     assert Change("a", "added", ABSENT, "x").kind == "added"
+
+
+def test_the_artifacts_of_a_session_are_its_kept_files(recorded: Made) -> None:
+    (session,) = recorded.sessions
+    manifest = manifest_of(recorded.tree)
+    kept = kept_content(session / "produced")
+    baseline = tree_of(manifest, [recorded.tree])
+    files = [
+        ProducedFile("b", digest_of(b"bad"), ()),
+        ProducedFile("a", digest_of(b"lost"), ()),
+        ProducedFile("gone", "", ()),
+        ProducedFile("/tmp/x", digest_of(b"bad"), ()),
+    ]
+    made = artifacts_of(files, baseline, kept)
+    assert made == (Artifact("b", ABSENT, "bad"), Artifact("a", "x", UNPROVEN))
+    assert other_files(baseline)("a") == "x"
+    assert other_files(baseline, ["a"])("a") is ABSENT
+    rule = load_disciplines(rules(entry("no-bad", POST)), "r")
+    found = artifact_findings(rule, made, other_files(baseline))
+    assert [found.attach(file).findings for file in files] == [("no-bad",), UNSET, UNSET, UNSET]
