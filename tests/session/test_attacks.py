@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from recorder.audit.logs import read_logs
+from recorder.audit.statement import statement
 from recorder.batch.batch import image_id
 from recorder.engine.client import Engine
 from recorder.engine.connect import docker_host
@@ -171,6 +173,17 @@ def test_nothing_of_an_attempt_was_allowed_and_the_session_still_recorded(
     usual = attacked.lines[""]
     assert [line["decision"] for line in usual if line["request"] is not None] == ["allowed"] * 2
     assert attacked.take.recorded.answer == "done"
+
+
+def test_the_audit_of_the_session_says_in_one_line_what_left(attacked: Attacked) -> None:
+    logs = read_logs(attacked.take.directory)
+    assert logs.faults == logs.unproven == ()
+    met = sum(len(each.rules) for each in attacked.tried)
+    refused = met + sum(line["decision"] == "refused" for line in attacked.lines[""])
+    assert statement(logs) == (
+        f"2 requests of 1 session reached {PROVIDER_HOST} (in a rehearsal: a script in its place); "
+        f"{refused} were refused; nothing else left."
+    )
 
 
 def test_no_attempt_past_the_proxy_got_an_answer(attacked: Attacked) -> None:
