@@ -19,6 +19,7 @@ from recorder.disciplines.declaration import Disciplines, Level
 from recorder.disciplines.explain import explanation
 from recorder.disciplines.hook import PayloadError, read_payload, worlds_of
 from recorder.disciplines.loading import load_disciplines, merged
+from recorder.disciplines.protection import change_verdict, protection_verdict
 from recorder.disciplines.rates import Rate, rates_by_arm
 from recorder.disciplines.schema import schema
 from recorder.disciplines.sessions import LOG, RECORD, BatchVerdicts, judge_batch, log_of
@@ -178,7 +179,12 @@ def _git(
         raise Refusal(ExitCode.USAGE, f"--enforce {enforce}: is neither block nor advise")
     level: Level | None = None if enforce is None else "block" if enforce == "block" else "advise"
     worlds = collect(repository, what).worlds()
-    found = verdicts_of(loaded.entries, worlds, git_surface(level))
+    surface = git_surface(level)
+    protected = change_verdict(loaded.protected, (world.subject for world in worlds), surface)
+    found = (
+        *((protected,) if protected is not None else ()),
+        *verdicts_of(loaded.entries, worlds, surface),
+    )
     rows = [row_of(time.time() * 1000, verdict) for verdict in found]
     _write_rows(log or repository / FOLDER / LOG, rows)
     if as_json:
@@ -224,7 +230,11 @@ def _hook(paths: list[Path], repository: Path | None, log: Path | None) -> int:
         return _refused_hook(where, now_ms, "; ".join(refusal.reasons))
     for fault in loaded.faults:
         print(f"recorder: {fault}: skipped", file=sys.stderr)
-    found = verdicts_of(loaded.entries, worlds_of(payload, now_ms), HOOK)
+    protected = protection_verdict(loaded.protected, payload.tool, payload.arguments)
+    found = (
+        *((protected,) if protected is not None else ()),
+        *verdicts_of(loaded.entries, worlds_of(payload, now_ms), HOOK),
+    )
     _write_rows(where, [row_of(now_ms, verdict) for verdict in found], must=False)
     _say(found)
     return HOOK_BLOCKED if any(verdict.event == "blocked" for verdict in found) else 0

@@ -156,12 +156,14 @@ class Draft:
 
 @dataclass(frozen=True)
 class Disciplines:
-    """A file of disciplines. ``digest`` is ``sha256:<hex>`` of its bytes."""
+    """A file of disciplines. ``digest`` is ``sha256:<hex>`` of its bytes; ``protected`` are the
+    paths that no call may change."""
 
     name: str
     digest: str
     entries: tuple[Entry, ...]
     drafts: tuple[Draft, ...] = ()
+    protected: tuple[str, ...] = ()
 
     @property
     def faults(self) -> tuple[str, ...]:

@@ -55,6 +55,7 @@ from recorder.disciplines.steps import (
 from recorder.plan.nodes import NodeError, compose
 from recorder.refusal import ExitCode, Refusal
 
+FILE_KEYS = ("disciplines", "protectedPaths")
 ENTRY_KEYS = ("id", "why", "enforce", "declare")
 DRAFT_KEYS = ("id", "why", "draft")
 BLOCK_KEYS = ("mechanism", "scope", "sources", "supply", "extract", "relate", "witness")
@@ -100,13 +101,13 @@ def load_disciplines(content: bytes, name: str, *, allow_unresolved: bool = Fals
         raise Refusal(ExitCode.USAGE, f"{name}:1:1: is nested too deeply") from error
     loader = _Loader(name)
     try:
-        entries, drafts, faults = loader.file(root)
+        entries, drafts, faults, protected = loader.file(root)
     except _FaultError as fault:
         raise Refusal(ExitCode.USAGE, str(fault)) from fault
     faults += [] if allow_unresolved else [e.fault for e in entries if e.fault is not None]
     if faults:
         raise Refusal(ExitCode.USAGE, *faults)
-    return Disciplines(name, digest, tuple(entries), tuple(drafts))
+    return Disciplines(name, digest, tuple(entries), tuple(drafts), protected)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -246,11 +247,19 @@ class _Loader:
 
     # The file --------------------------------------------------------------------------------
 
-    def file(self, root: Node | None) -> tuple[list[Entry], list[Draft], list[str]]:
+    def file(
+        self, root: Node | None
+    ) -> tuple[list[Entry], list[Draft], list[str], tuple[str, ...]]:
         members = self.mapping(root, "the file")
         if "discipline" in members and root is not None:
-            return [self._lone_declaration(root)], [], []
-        members = self.closed(cast(Node, root), "the file", ("disciplines",), ("disciplines",))
+            return [self._lone_declaration(root)], [], [], ()
+        members = self.closed(cast(Node, root), "the file", FILE_KEYS, ("disciplines",))
+        protected: tuple[str, ...] = ()
+        if "protectedPaths" in members:
+            protected = tuple(
+                self.text(each, "an entry of `protectedPaths`")
+                for each in self.sequence(members["protectedPaths"].value, "`protectedPaths`")
+            )
         entries: list[Entry] = []
         drafts: list[Draft] = []
         faults: list[str] = []
@@ -271,7 +280,7 @@ class _Loader:
                     entries.append(entry)
             except _FaultError as fault:
                 faults.append(str(fault))
-        return entries, drafts, faults
+        return entries, drafts, faults, protected
 
     def _lone_declaration(self, root: Node) -> Entry:
         """A declaration as the published schema has it, its id under ``discipline``."""
@@ -875,4 +884,5 @@ def merged(files: Sequence[Disciplines]) -> Disciplines:
         "sha256:" + hashlib.sha256(digests.encode()).hexdigest(),
         tuple(entry for file in files for entry in file.entries),
         tuple(draft for file in files for draft in file.drafts),
+        tuple(dict.fromkeys(path for file in files for path in file.protected)),
     )

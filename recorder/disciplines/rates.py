@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recorder.disciplines.protection import LABEL
 from recorder.disciplines.sessions import BatchVerdicts, SessionVerdicts, VerdictRecord
 from recorder.report.interval import wilson
 
@@ -78,7 +79,9 @@ def _rate(
             refused += 1
             continue
         own = [each for each in session.verdicts if each.discipline == discipline]
-        counted[_end(own)] += 1
+        # No row says that a session left every protected path alone.
+        kept = discipline == LABEL and not own
+        counted["held" if kept else _end(own)] += 1
     judged = counted["broken"] + counted["held"]
     interval = wilson(counted["broken"], judged)
     return Rate(

@@ -32,7 +32,13 @@ def schema() -> dict[str, Any]:
         "$schema": _DIALECT,
         "title": "Disciplines",
         "oneOf": [
-            _closed({"disciplines": {"type": "array", "items": {"$ref": "#/$defs/entry"}}}),
+            _closed(
+                {
+                    "disciplines": {"type": "array", "items": {"$ref": "#/$defs/entry"}},
+                    "protectedPaths": {"type": "array", "items": _NAME},
+                },
+                ("disciplines",),
+            ),
             _closed({"discipline": _NAME, **block}, ("discipline", *_REQUIRED)),
         ],
         "$defs": {

@@ -21,6 +21,7 @@ import msgspec
 from recorder.disciplines.declaration import Disciplines, Entry
 from recorder.disciplines.history import History, SessionCall, UserTurn, read_history
 from recorder.disciplines.judging import Memo, World
+from recorder.disciplines.protection import LABEL, protection_verdict
 from recorder.disciplines.replay import Ended, Replay, Tree, replay
 from recorder.disciplines.verdicts import (
     RECORDED_CALL,
@@ -209,7 +210,10 @@ def judge_batch(
         schema=SCHEMA,
         file=disciplines.name,
         digest=disciplines.digest,
-        disciplines=tuple(entry.id for entry in disciplines.entries),
+        disciplines=(
+            *(entry.id for entry in disciplines.entries),
+            *((LABEL,) if disciplines.protected else ()),
+        ),
         drafts=tuple(draft.id for draft in disciplines.drafts),
         sessions=tuple(sessions),
     )
@@ -289,6 +293,9 @@ def verdicts(
     for observation in replayed.observations:
         call = observation.call
         at_ms = call.at_ms if call.at_ms is not None else at_ms
+        protected = protection_verdict(disciplines.protected, call.tool, call.arguments)
+        if protected is not None:
+            yield _record(protected, at_ms, observation.number, call)
         for verdict in verdicts_of(each, observation.worlds, RECORDED_CALL, memo):
             yield _record(verdict, at_ms, observation.number, call)
     at_ms = history.last_ms if history.last_ms is not None else at_ms

@@ -54,11 +54,13 @@ class ShellEvidence:
 
 @dataclass(slots=True)
 class _Word:
-    """``text`` is what the shell makes of it; with ``opaque`` that is not known."""
+    """``text`` is what the shell makes of it; with ``opaque`` that is not known. ``runs``: to
+    find out, the shell may run a command."""
 
     text: str = ""
     opaque: bool = False
     quoted: bool = False
+    runs: bool = False
 
 
 @dataclass(slots=True)
@@ -98,6 +100,33 @@ def shell_evidence(command: str) -> ShellEvidence:
     for each in commands:
         _collect(each, moves, conditional, writes, unknown)
     return ShellEvidence(tuple(writes), tuple(unknown), moves)
+
+
+READ_ONLY = frozenset({"cat", "head", "tail", "grep", "rg", "ls", "wc", "diff", "stat", "file"})
+PRINTING = frozenset({"echo", "printf"})
+READ_ONLY_GIT = frozenset({"status", "grep"})
+
+
+def only_reads(command: str) -> bool:
+    """Whether every command of a line is one that is known to read, and none writes a file."""
+    try:
+        commands = list(_Reader(command).commands())
+    except _UnreadableError:
+        return False
+    return all(_reads(each) for each in commands)
+
+
+def _reads(command: _Command) -> bool:
+    if any(_writes(each) and each.word.text != "/dev/null" for each in command.redirections):
+        return False
+    words = [*command.words, *(each.word for each in command.redirections)]
+    if any(word.opaque and word.runs for word in words):
+        return False
+    name = _name(command)
+    if name == "git":
+        arguments = _arguments(command)
+        return bool(arguments) and arguments[0].text in READ_ONLY_GIT
+    return not command.words or name in READ_ONLY or name in PRINTING
 
 
 def _name(command: _Command) -> str:
@@ -323,7 +352,7 @@ class _Reader:
         while self.at < len(self.source):
             character = self.source[self.at]
             if character in "<>" and self.source.startswith("(", self.at + 1):
-                word.opaque = True
+                word.opaque = word.runs = True
                 self.at += 1
                 self._balanced("(", ")")
             elif character in " \t\r\n;|&()<>":
@@ -345,6 +374,7 @@ class _Reader:
                 self.at += 2
             elif character in "$`":
                 word.opaque = True
+                word.runs = word.runs or self.source.startswith(("`", "$(", "${"), self.at)
                 self._expansion()
             else:
                 if character in "*?[" or (character == "~" and self.at == start):
@@ -381,6 +411,7 @@ class _Reader:
                 self.at += 2
             elif character in "$`":
                 word.opaque = True
+                word.runs = word.runs or self.source.startswith(("`", "$(", "${"), self.at)
                 self._expansion()
             else:
                 pieces.append(character)
