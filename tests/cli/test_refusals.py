@@ -6,10 +6,12 @@ The engine's address leads nowhere in all of these, so that a verb which asked i
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,7 +36,10 @@ Run = Callable[..., Ran]
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """The command in this process: an exception that it does not turn into a line fails a test."""
     monkeypatch.setenv("DOCKER_HOST", DEAD_ENGINE)
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    # Whoever runs the tests may be logged in.
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/nonexistent")
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = [signal.getsignal(number) for number in numbers]
 
@@ -195,6 +200,61 @@ def test_a_tier_or_an_arm_that_is_not_there(run: Run, out: Path) -> None:
 
 def test_no_credential(run: Run, out: Path) -> None:
     refused(run(*record(out, rehearse=None)), 3, "no credential", "ANTHROPIC_API_KEY")
+
+
+@pytest.mark.parametrize("choice", ["api-key", "bearer", "claude", "copy"])
+@pytest.mark.parametrize("verb", ["record", "batch"])
+def test_a_chosen_credential_that_the_host_does_not_have(
+    run: Run, out: Path, tmp_path: Path, verb: str, choice: str
+) -> None:
+    refused(run(*unrehearsed(verb, out, tmp_path, "--credentials", choice)), 3, choice, "none")
+
+
+@pytest.mark.parametrize("choice", ["claude", "copy", None])
+@pytest.mark.parametrize("verb", ["record", "batch"])
+def test_a_credential_that_expires_before_a_session_could_end(
+    run: Run,
+    out: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    choice: str | None,
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    told = {"accessToken": "sk-ant-oat01-secret", "expiresAt": int((time.time() + 60) * 1000)}
+    (tmp_path / ".credentials.json").write_text(json.dumps({"claudeAiOauth": told}))
+    chosen = () if choice is None else ("--credentials", choice)
+    ran = run(*unrehearsed(verb, out, tmp_path, *chosen))
+    refused(ran, 12, "expires at", "UTC")
+    assert "secret" not in ran.err
+
+
+def unrehearsed(verb: str, out: Path, directory: Path, *more: str) -> tuple[str | Path, ...]:
+    """The verb as one would spend with it."""
+    if verb == "record":
+        return (*record(out, rehearse=None), *more)
+    spec = directory / "batch.yaml"
+    spec.write_text(
+        f"corpus: {CORPUS}\nmodel: claude-sonnet-4-5\nlines: [{{tier: campaign, arm: present}}]\n"
+    )
+    return ("batch", "run", spec, "--out", out, *more)
+
+
+@pytest.mark.parametrize(
+    ("member", "says"),
+    [
+        ("credentials: token", "credentials"),
+        ("session_dollars: 0", "more than 0"),
+        ("session_dollars: all", "session_dollars"),
+    ],
+)
+def test_a_batch_file_with_a_credential_or_a_bound_that_is_none(
+    run: Run, out: Path, tmp_path: Path, member: str, says: str
+) -> None:
+    words = unrehearsed("batch", out, tmp_path)
+    spec = tmp_path / "batch.yaml"
+    spec.write_text(spec.read_text() + member + "\n")
+    refused(run(*words), 2, str(spec), says)
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "-dash", "a/b", "é", "a b", "a~b", "n" * 129])
