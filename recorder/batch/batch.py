@@ -139,6 +139,8 @@ def prove_construction(engine: Engine, session_image: str, out: Path) -> None:
         "schema": CONSTRUCTION_SCHEMA,
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "session_image": session_image,
+        "engine": engine.facts(),
+        "files": checked.files,
         "attempts": checked.attempts,
     }
     path = out / "evidence" / "construction.json"

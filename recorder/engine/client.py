@@ -139,6 +139,28 @@ class Engine:
             # Absent is an answer here: the caller names the image and how to build it.
             return None
 
+    def facts(self) -> dict[str, str]:
+        """What the engine is and what it runs on, by name; nothing that names a user or a path."""
+        info = self.api.info()
+        version = self.api.version()
+        facts = {
+            name: str(info.get(member, ""))
+            for name, member in (
+                ("engine", "ServerVersion"),
+                ("kernel", "KernelVersion"),
+                ("system", "OperatingSystem"),
+                ("architecture", "Architecture"),
+                ("storage", "Driver"),
+                ("cgroup driver", "CgroupDriver"),
+                ("cgroup version", "CgroupVersion"),
+                ("runtime", "DefaultRuntime"),
+            )
+        }
+        facts["security"] = " ".join(sorted(map(str, info.get("SecurityOptions") or ())))
+        for component in version.get("Components") or ():
+            facts.setdefault(str(component.get("Name")).lower(), str(component.get("Version")))
+        return dict(sorted(facts.items()))
+
 
 def open_engine(docker_host: str, timeout: float = 120.0) -> Engine:
     """A connection of its own to the engine, with the API version both speak.

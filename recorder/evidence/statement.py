@@ -40,10 +40,16 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Construction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The attack list's result before the sessions ran. ``open``: attempts that succeeded."""
+    """The attack list's result before the sessions ran. ``open``: attempts that succeeded.
+
+    ``engine``: facts of the engine and its kernel, by name. ``files``: digests of the guard and the
+    forwarder as the session image holds them.
+    """
 
     at: str
     session_image: str
+    engine: dict[str, str]
+    files: dict[str, str]
     attempts: int
     open: tuple[str, ...]
 
@@ -100,6 +106,8 @@ class _Construction(msgspec.Struct, frozen=True):
     at: str
     session_image: str
     attempts: tuple[dict[str, Any], ...]
+    engine: dict[str, str] = {}
+    files: dict[str, str] = {}
 
 
 def digest_of_bytes(data: bytes) -> str:
@@ -117,6 +125,8 @@ def construction_of(data: bytes) -> Construction:
     return Construction(
         at=found.at,
         session_image=found.session_image,
+        engine=found.engine,
+        files=found.files,
         attempts=len(found.attempts),
         open=tuple(str(each.get("attempt")) for each in found.attempts if each.get("open")),
     )

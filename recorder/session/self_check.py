@@ -7,9 +7,10 @@ call and passes on what it printed. One attempt that succeeds refuses every sess
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -24,6 +25,8 @@ from recorder.session.harness import environment
 STAND_IN = "/opt/harness/python-harness"
 ATTACK = "/opt/recorder/attack.py"
 MARKER = b"by-the-attack-list"
+OWN_FILES = ("/opt/recorder/guard.py", "/opt/recorder/forwarder.py")
+OWN_FILE_BYTES = 1 << 20
 SECONDS = 30.0
 
 # The stand-in gives the attack list a pipe of its own and prints it as one line, as a harness
@@ -46,9 +49,13 @@ class Attempt(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """The attack list's result in a container made as a session's is."""
+    """The attack list's result in a container made as a session's is.
+
+    ``files``: the digest of each file of ours that runs there before a session's, by its path.
+    """
 
     attempts: tuple[Attempt, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def opened(self) -> tuple[Attempt, ...]:
@@ -88,6 +95,7 @@ def self_check(
                 for stream, piece in attachment.read():
                     if stream == STDOUT:
                         output += piece
+        files = {path: _digest(engine, container, path) for path in OWN_FILES}
     except TimeoutError as error:
         raise Refusal(
             ExitCode.CONFINEMENT,
@@ -98,7 +106,14 @@ def self_check(
         if container is not None:
             engine.remove_container(container)
         engine.remove_volume(volume)
-    return _read(bytes(output))
+    return replace(_read(bytes(output)), files=files)
+
+
+def _digest(engine: Engine, container: str, path: str) -> str:
+    content = engine.get_file(container, path, OWN_FILE_BYTES)
+    if content is None:
+        raise Refusal(ExitCode.CONFINEMENT, f"{path}: is not in the session image: build it again")
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def _read(output: bytes) -> SelfCheck:
