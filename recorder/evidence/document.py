@@ -142,6 +142,16 @@ class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None
 
 
+class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How the session held its credential: ``form`` as the harness has it, a placeholder or not.
+
+    ``copied``: the host's own file was copied in; else nothing of the credential reached it.
+    """
+
+    form: str
+    copied: bool
+
+
 class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     reasons: tuple[str, ...]
@@ -172,6 +182,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     document_digests: Mapping[str, str]
     workspace: Workspace | None
     egress: Egress
+    credential: CredentialRecord | None = None
     corroboration: CorroborationRecord | None = None
     check: CheckRecord | None = None
     hook_log_lines: int | None

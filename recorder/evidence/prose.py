@@ -67,13 +67,26 @@ def _confinement(sessions: Sequence[Evidence]) -> str:
         f"may not write; its workspace at `{WORKSPACE}`; its configuration directory "
         f"`{CONFIGURATION_DIRECTORY}`, which is its home too; its log directory `{LOG_DIRECTORY}`; "
         f"a private `/proc`, `/dev` and `/tmp`; and the proxy's socket under `{SOCKET_DIRECTORY}`, "
-        "read-only. No file of the host was in it. The environment held "
+        f"read-only. {_credential(sessions)} The environment held "
         f"{_count(len(first.environment), 'variable')}, none of them the host's. The permission "
         f"mode was {_named(modes)}, and these tools were denied: {_named(denied)}."
     )
     if first.not_enforced:
         text += f" Limits the engine accepted and did not enforce: {', '.join(first.not_enforced)}."
     return f"**The confinement.** {text}"
+
+
+def _credential(sessions: Sequence[Evidence]) -> str:
+    """What of the host lay in the session: nothing, or its credential where that was copied."""
+    held = [evidence.credential for evidence in sessions if evidence.credential is not None]
+    if any(credential.copied for credential in held):
+        return "One file of the host was in it: a copy of its credential, `.credentials.json`."
+    if any(credential.form == "file" for credential in held):
+        return (
+            "No file of the host was in it; a `.credentials.json` with placeholders lay in its "
+            "configuration directory."
+        )
+    return "No file of the host was in it."
 
 
 def _option(evidence: Evidence, name: str) -> str:

@@ -135,6 +135,20 @@ def test_an_oauth_session_says_what_one_says_without_a_way_to_refresh(stage: Sta
     assert asked == [("/api/oauth/profile", 404)]
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("api-key", "No file of the host was in it. The environment"),
+        ("claude", "a `.credentials.json` with placeholders"),
+        ("copy", "One file of the host was in it: a copy of its credential"),
+    ],
+)
+def test_the_record_says_what_of_the_host_was_in_the_session(
+    stage: Stage, name: str, says: str
+) -> None:
+    assert says in (stage.take(name).whole().directory / "record.md").read_text()
+
+
 def test_a_copy_records_and_nothing_keeps_it(stage: Stage) -> None:
     take = stage.take("copy").whole()
     assert int(take.results[0]) > 100
