@@ -19,6 +19,7 @@ from recorder.session.credentials import CLAUDE_FILE, Choice, holders, rehearsed
 from recorder.session.harness import PLACEHOLDER_KEY, PLACEHOLDER_TOKEN
 from recorder.session.sidecar import Credential
 from tests.session.stage import Scene, Stage, Take, bash, text, turn
+from tests.session.test_routing import CHECK, EVERY, settings, written
 
 FORMS: tuple[Choice, ...] = ("api-key", "bearer", "claude")
 GATHER = "python3 -I gather.py seen.bin && wc -c seen.bin"
@@ -65,7 +66,9 @@ WATCHERS = {form: Watcher() for form in FORMS}
 def scenes(project: Path) -> Mapping[str, Scene]:
     gather = {"gather.py": (project / "tests/session/inside/gather.py").read_bytes()}
     end = turn(text("done"))
+    turned = (written(".claude/settings.local.json", settings(EVERY)), *[turn(CHECK)] * 3, end)
     return {
+        "turned": Scene(turns=turned, credential=held_as("claude")),
         **{
             form: Scene(
                 turns=(turn(bash(GATHER)), end),
@@ -147,6 +150,13 @@ def test_the_record_says_what_of_the_host_was_in_the_session(
     stage: Stage, name: str, says: str
 ) -> None:
     assert says in (stage.take(name).whole().directory / "record.md").read_text()
+
+
+def test_no_setting_of_the_workspace_turns_an_oauth_session(stage: Stage) -> None:
+    take = stage.take("turned").whole()
+    assert any("turned=yes" in result for result in take.results)
+    assert take.recorded.answer == "done"
+    assert {line["rule"] for line in take.egress if line["kind"] == "decision"} <= {None, "path"}
 
 
 def test_a_copy_records_and_nothing_keeps_it(stage: Stage) -> None:
