@@ -5,7 +5,7 @@ unborn branch is all added; a change of type keeps what was there before it.
 """
 
 # Names are bytes here, and pathlib holds none.
-# ruff: noqa: PTH114, PTH118
+# ruff: noqa: PTH118
 
 from __future__ import annotations
 
@@ -121,8 +121,6 @@ class _Git:
         """The text of a file in the worktree; a link has none, wherever it leads."""
         full = os.path.join(os.fsencode(self.root), path)
         try:
-            if os.path.islink(full):
-                return ABSENT
             descriptor = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             with open(descriptor, "rb") as file:  # noqa: PTH123
                 return side(state_of(file.read()))

@@ -67,13 +67,13 @@ def _all_edited(pre: str | None, edits: Any) -> str | None:
     if not isinstance(edits, Sequence) or isinstance(edits, str) or not edits:
         return None
     text = pre
-    for number, edit in enumerate(edits):
+    for edit in edits:
         if not isinstance(edit, Mapping):
             return None
         if text is None:
             # Only the first edit of a file that is not there can create it.
             created = edit.get("new_string")
-            if number or edit.get("old_string") != "" or not isinstance(created, str):
+            if edit.get("old_string") != "" or not isinstance(created, str):
                 return None
             text = created
             continue

@@ -151,11 +151,24 @@ def test_a_change_that_no_call_is_seen_to_make_is_unattributed() -> None:
 
 
 def test_a_shell_that_moved_writes_nowhere_known() -> None:
-    made = replayed(
-        [shell("cd sub"), shell("echo x > a"), shell("echo y > /workspace/b")], {}, {"b": b"y\n"}
-    )
-    assert world(made, 2).path is ABSENT
-    assert world(made, 3).path == "b"
+    calls = [shell("cd sub"), shell("ls"), shell("echo x > a"), shell("echo y > /workspace/b")]
+    made = replayed(calls, {}, {"b": b"y\n"})
+    assert world(made, 3).path is ABSENT
+    assert world(made, 4).path == "b"
+
+
+def test_what_was_not_read_to_its_end_proves_no_replay() -> None:
+    assert replayed([write("a", "x")], {"a": "x"}).unproven == ()
+    assert replayed([write("a", "x")], {"a": "x"}, complete=False).unproven == ("a",)
+
+
+def test_only_an_absent_or_false_error_is_success() -> None:
+    for is_error, expected in ((b"false", True), (b"0", False), (b'""', False), (b"null", True)):
+        raw = stream([shell("ls", ok=False)]).replace(
+            b'"is_error": true', b'"is_error": ' + is_error
+        )
+        (call,) = read_history([raw], []).calls
+        assert call.succeeded is expected, is_error
 
 
 def test_a_path_outside_the_workspace_is_no_world() -> None:
@@ -319,7 +332,7 @@ def test_without_the_baseline_s_text_nothing_that_reads_it_is_judged(batch: Made
 
 
 def test_a_tree_that_moved_since_is_no_baseline(batch: Made) -> None:
-    batch.session([edit("a", "x", "y")], {"a": b"y"})
+    batch.session([write("a", "y")], {"a": b"y"})
     (batch.tree / "a").write_text("moved")
     rule = entry("pre", {"it": [{"op": "source", "of": "pre"}]})
     assert events(judged(batch, rule)) == [("skipped", "a", 1)]

@@ -620,6 +620,32 @@ def test_the_history_is_the_session_s_log_before_this_call(run: Run, root: Path)
     assert [row[0] for row in rows] == ["advised", "advised", "passed"]
 
 
+def test_this_call_is_not_its_own_precedent(run: Run, root: Path) -> None:
+    log = root.parent / "transcript.jsonl"
+    log.write_bytes(stream([Call("Bash", {"command": "ls"}, None)]))
+    for identifier, event in (("toolu_1", "passed"), ("toolu_2", "advised")):
+        given = payload(
+            root, "Bash", {"command": "ls"}, transcript_path=str(log), tool_use_id=identifier
+        )
+        _, rows = hooked(run, root, given, entry("none", HISTORY, sources=SESSION, scope="command"))
+        assert rows[-1][0] == event
+
+
+def test_a_bound_file_that_the_call_changes_is_read_as_the_call_would_leave_it(
+    run: Run, root: Path
+) -> None:
+    rule = entry(
+        "bound",
+        {"it": [{"op": "source", "of": "f"}, {"op": "matches", "re": "bad"}]},
+        sources={"f": {"file": "a"}},
+        enforce="block",
+    )
+    given = payload(root, "Write", {"file_path": "a", "content": "bad"})
+    assert hooked(run, root, given, rule)[0].code == 2
+    other = payload(root, "Write", {"file_path": "b", "content": "bad"})
+    assert hooked(run, root, other, rule)[0].code == 0
+
+
 def test_a_session_without_a_log_has_no_history(run: Run, root: Path) -> None:
     given = payload(root, "Write", {"file_path": "a", "content": "x"}, transcript_path="/none")
     ran, rows = hooked(
