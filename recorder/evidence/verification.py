@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from recorder import __version__
 from recorder.audit.logs import schema_faults
 from recorder.batch.assembly import Kept, assemble
 from recorder.batch.pinned import Pinned, PinnedLine, encode_pinned
@@ -37,7 +38,13 @@ from recorder.evidence.statement import (
     statement_bytes,
 )
 from recorder.evidence.verification_fault import Fault
-from recorder.evidence.verification_session import LOG, Derived, Expected, verify_session
+from recorder.evidence.verification_session import (
+    LOG,
+    Derived,
+    Expected,
+    form_faults,
+    verify_session,
+)
 from recorder.plan.reading import MEMBERS, PlanText, read_plan
 from recorder.refusal import ExitCode, Refusal
 from recorder.transcript.checker import check
@@ -308,8 +315,13 @@ class _Batch:
         except msgspec.MsgspecError as error:
             self.find(BATCH, "", f"is not a batch's own record: {error}")
             return None
-        if encode_pinned(pinned) != data:
-            self.find(BATCH, "", "is not in the form in which a recorder writes it")
+        for member, what in form_faults(data, encode_pinned(pinned)):
+            self.find(BATCH, member, what)
+        if pinned.recorder != __version__:
+            self.notes.append(
+                f"written by recorder {pinned.recorder}: this is {__version__}, and where its "
+                "words are others, a record that disagrees need not be one that was changed"
+            )
         if tuple(slot.name for slot in _slots(pinned)) != pinned.order:
             self.find(BATCH, "order", "is not the order that its lines and its seed give")
         return pinned

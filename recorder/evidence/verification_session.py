@@ -7,6 +7,7 @@ recorded: findings of a check, times, inspect output, how the session ended, why
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -142,8 +143,8 @@ class _Session:
         except msgspec.MsgspecError as error:
             self.find(EVIDENCE, "", f"is not the evidence of a session: {error}")
             return None
-        if encode_evidence(evidence) != data:
-            self.find(EVIDENCE, "", "is not in the form in which a recorder writes it")
+        for member, what in form_faults(data, encode_evidence(evidence)):
+            self.find(EVIDENCE, member, what)
         return evidence
 
     def _derive(self, evidence: Evidence, observation: Observation) -> None:
@@ -435,6 +436,41 @@ def _prices() -> PriceTable:
 
 def workspace_whole(workspace: Workspace) -> bool:
     return workspace.stopped is None and not workspace.not_read
+
+
+def form_faults(data: bytes, again: bytes) -> Iterator[tuple[str, str]]:
+    """Where a document is not in the form in which a recorder writes it: the member, and how.
+
+    ``again`` is the same, decoded and written by this recorder. A member that an earlier recorder
+    did not have yet may be absent where it is None or empty now; none may be there that is unknown,
+    out of its order, or written another way.
+    """
+    if data == again:
+        return
+    found, known = json.loads(data), json.loads(again)
+    if msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n" != data:
+        yield "", "is not in the form in which a recorder writes it"
+    yield from _form("", found, known)
+
+
+def _form(name: str, found: Any, known: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(found, dict) and isinstance(known, dict):
+        for key, value in found.items():
+            member = f"{name}.{key}" if name else str(key)
+            if key in known:
+                yield from _form(member, value, known[key])
+            else:
+                yield member, "is a member that no recorder writes"
+        for key in known:
+            if key not in found and known[key] not in (None, [], {}):
+                yield f"{name}.{key}" if name else str(key), "is missing"
+        if [key for key in known if key in found] != [key for key in found if key in known]:
+            yield name, "holds its members in another order"
+    elif isinstance(found, list) and isinstance(known, list) and len(found) == len(known):
+        for number, (one, other) in enumerate(zip(found, known, strict=True)):
+            yield from _form(f"{name}[{number}]", one, other)
+    elif found != known or type(found) is not type(known):
+        yield name, f"is {_brief(found)}, and is read as {_brief(known)}"
 
 
 def _document(evidence: Evidence, placed: str) -> str:
