@@ -71,7 +71,7 @@ class _Block(msgspec.Struct, gc=False):
     id: Any = None
     name: Any = None
     tool_use_id: Any = None
-    is_error: Any = None
+    is_error: Any = msgspec.UNSET
     input: msgspec.Raw = msgspec.Raw()
 
 
@@ -172,7 +172,7 @@ class _Reading:
     def _result(self, block: _Block, number: int) -> None:
         if isinstance(block.tool_use_id, str) and block.tool_use_id not in self.results:
             # Anything but an absent or false `is_error` is no success.
-            good = block.is_error is None or block.is_error is False
+            good = block.is_error is msgspec.UNSET or block.is_error is False
             self.results[block.tool_use_id] = (number, good)
 
     def ended(self) -> tuple[SessionCall, ...]:

@@ -198,8 +198,8 @@ def _snapshot(lines: list[Any], call: str | None, now_ms: int) -> Snapshot:
                 identifiers.append(str(block.get("id")))
                 ordinal += 1
             elif line.get("type") == "user" and kind == "tool_result":
-                is_error = block.get("is_error")
-                results.setdefault(str(block.get("tool_use_id")), is_error in (None, False))
+                good = block.get("is_error", False) is False
+                results.setdefault(str(block.get("tool_use_id")), good)
             elif line.get("type") == "user" and kind == "text" and _by_a_user(line):
                 turn: dict[str, Any] = {"index": ordinal, "text": block.get("text")}
                 at_ms = milliseconds(line.get("timestamp"))
