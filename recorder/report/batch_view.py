@@ -163,7 +163,7 @@ def _rates(
             answered = [session for session in own if session.answer_known]
             seen = {s.answer for s in answered if s.answer is not None}
             answers = [*probe.answers, *sorted(seen - set(probe.answers))]
-            if not answers:
+            if not answers or not answered:
                 continue
             for answer in answers:
                 count = sum(session.answer == answer for session in answered)

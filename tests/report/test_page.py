@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import random
 import re
 import time
 
@@ -79,10 +80,15 @@ def test_the_licences_travel_with_the_page() -> None:
 
 
 def test_a_rehearsal_says_so_before_anything_else() -> None:
-    import random
-
     view = made.batch([made.session(0, random.Random(1), rehearsal=True)])
     text = page(view, read_libraries())
     assert "<title>Rehearsal: " in text
     assert text.index("Rehearsal, not a measurement") < text.index("<header>")
     assert "Rehearsal, not" not in page(made.many(1), read_libraries()).split("<script", 1)[0]
+
+
+def test_a_batch_without_a_recorded_session_has_no_rate() -> None:
+    refused = made.session(0, random.Random(1), outcome="refused", code=16)
+    view = made.batch([refused])
+    assert view.rates == ()
+    assert "No probe of this batch" in page(view, read_libraries())
