@@ -4,6 +4,10 @@ The bytes come from a container whose session chose every name, mode and content
 here follows a link, makes a file under a name of the archive, or holds a file in memory that
 is larger than a fixed block; and whatever is not read is named, because an empty list would
 say that it was looked at.
+
+Two things the engine's archive leaves out without a word. What has a path that is too long for the
+engine to look at shows by its folder, so a folder that deep counts as not read. Unix sockets
+cannot be seen here at all: they hold no bytes, and a file that one took the place of is removed.
 """
 
 # Names are bytes here, and pathlib holds none.
@@ -27,6 +31,10 @@ from recorder.workspace.exclusion import HEAD_BYTES, exclusion
 from recorder.workspace.manifest import BLOCK, Entry, Manifest, digest_of, read_blocks
 
 MEGABYTE = 1 << 20
+# The engine walks by full path, which the kernel takes up to 4,095 bytes: a folder is seen where
+# what lies in it (a name has up to 255) is not. The rest of the margin is for a folder of the
+# engine's own before the path.
+DEEPEST_FOLDER = 4096 - 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,8 @@ class ArchiveReading:
 
     ``entries`` are the regular files, and the links as their own text, sorted by path.
     ``left`` are things that are no plain file or have no plain name; ``not_read`` are files
-    over a limit. ``stopped`` says why the rest of the archive was not received, or is None.
+    over a limit, and folders too deep to be read. ``stopped`` says why the rest of the archive
+    was not received, or is None.
     ``excluded`` are new or changed files that do not count as produced. ``kept`` are the
     digests whose copies lie in the directory of ``Keep``.
     """
@@ -249,6 +258,8 @@ class _Reader:
             return
         elif member.isdir():
             # A folder is no entry, but one that took a file's place hides nothing either.
+            if len(self.prefix) + len(path) + 2 >= DEEPEST_FOLDER:
+                self.not_read[path] = "a folder too deep for the engine to read what lies in it"
             return
         elif path in self.entries or path in self.left or path in self.not_read:
             self.left[path] = "the archive names it twice"

@@ -403,3 +403,17 @@ def test_what_was_packed_for_a_session_compares_as_unchanged(tmp_path: Path) -> 
     assert changes.removed == ()
     assert changes.left == ()
     assert changes.whole
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+def test_a_folder_whose_files_the_engine_cannot_see_is_not_read(form: int) -> None:
+    deep = "/".join(["d" * 250] * 16)
+    folder = member(f"workspace/{deep}", kind=tarfile.DIRTYPE)
+    changes = compare(NOTHING, read(archive_of((folder, b""), form=form)))
+    assert [item.path for item in changes.not_read] == [deep.encode()]
+    assert not changes.whole
+
+
+def test_a_folder_as_deep_as_any_that_is_worked_in_hides_nothing() -> None:
+    folder = member("workspace/" + "/".join(["d" * 250] * 14), kind=tarfile.DIRTYPE)
+    assert compare(NOTHING, read(archive_of((folder, b"")))).whole

@@ -103,3 +103,25 @@ def test_a_file_of_four_gigabytes_is_named_and_not_received(
     assert changes.stopped is not None
     assert changes.removed is None
     assert not changes.whole
+
+
+DEEP = """
+import os
+os.chdir("/workspace")
+for _ in range(20):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+open("produced", "w").write("x")
+"""
+
+
+def test_a_file_too_deep_for_the_engine_leaves_the_workspace_not_read_whole(
+    engine_client: docker.DockerClient, tree: Path, tmp_path: Path
+) -> None:
+    before = manifest_of(tree)
+    keep = Keep(tmp_path / "kept", before)
+    reading = after(engine_client, tree, f"python3 -c '{DEEP}'", keep)
+    changes = compare(before, reading)
+    assert changes.produced == ()
+    assert changes.not_read
+    assert not changes.whole
