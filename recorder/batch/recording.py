@@ -388,6 +388,12 @@ def _refuse(
             pass
     if stage == "enter":
         raise Refusal(ExitCode.ENTER, f"{name}: could not enter {WORKSPACE}: {reason}")
+    if stage == "forwarder":
+        raise Refusal(
+            ExitCode.CONFINEMENT,
+            f"{name}: {reason}, so it had no way out and was ended; see raw.jsonl for how far it "
+            "came, and record it again",
+        )
     if stage != "harness":
         raise Refusal(
             ExitCode.CONFINEMENT,

@@ -15,8 +15,8 @@ SOCKET_DIRECTORY = "/run/recorder"
 SOCKET = f"{SOCKET_DIRECTORY}/proxy.sock"
 EGRESS_DIRECTORY = "/var/log/recorder"
 EGRESS_LOG = f"{EGRESS_DIRECTORY}/egress.jsonl"
-FORWARDER_UID = 998
 SESSION_UID = 1000
+FORWARDER_UID = 2000
 
 GUARD_CAPABILITIES = ("SETUID", "SETGID", "SETPCAP")
 
@@ -54,6 +54,12 @@ class Limits:
     file_bytes: int = 2 << 30
     temporary_bytes: int = 512 << 20
     shared_memory_bytes: int = 64 << 20
+
+
+def forwarder_uid(uid: int) -> int:
+    """A session's forwarder has a uid of its own: the kernel counts processes by uid, across
+    containers, and one session's forwarder must not use up another's."""
+    return FORWARDER_UID + uid - SESSION_UID
 
 
 def seccomp_profile() -> str:

@@ -28,10 +28,10 @@ from recorder.engine.client import Engine
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.attach import Attachment, attach
 from recorder.session.container import (
-    FORWARDER_UID,
     SESSION_UID,
     SOCKET,
     Limits,
+    forwarder_uid,
     session_container,
 )
 from recorder.session.credentials import session_files
@@ -399,7 +399,7 @@ def control_files(
         "gid": uid,
         "port": PROXY_PORT,
         "socket": SOCKET,
-        "forwarder_uid": FORWARDER_UID,
+        "forwarder_uid": forwarder_uid(uid),
         "directory": directory,
         "argv": list(argv),
         "environment": dict(environment),

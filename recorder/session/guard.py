@@ -6,7 +6,8 @@ environment; the driver lays ``/etc/recorder/session.json`` (root's, 0600) befor
 
 What it leaves for the driver is ``/opt/recorder/outcome.json``, which only root can write. Its
 exit status is the harness's (128 + n for signal n), 127 when there was no harness to run, and
-137 when its standard input ended, which is how a driver that died ends its session.
+137 when its standard input ended, which is how a driver that died ends its session, or when its
+forwarder ended, without which a session has no way out.
 
 Standard library only, and only modules that start fast: this file is copied into the image.
 """
@@ -217,7 +218,6 @@ def main() -> NoReturn:
     os.dup2(null, 2)
 
     reaped = 0
-    forwarder_status: int | None = None
     while True:
         readable, _, _ = select.select([0, wake_read], [], [])
         while received:
@@ -235,7 +235,18 @@ def main() -> NoReturn:
             if process == 0:
                 break
             if process == forwarder:
-                forwarder_status = status
+                code = os.waitstatus_to_exitcode(status)
+                leave(
+                    137,
+                    {
+                        "stage": "forwarder",
+                        "reason": f"its forwarder ended with {code}",
+                        "forwarder_status": code,
+                        "started": started,
+                        "ended": time.time(),
+                        "reaped": reaped,
+                    },
+                )
             elif process == harness:
                 code = os.waitstatus_to_exitcode(status)
                 usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -247,7 +258,6 @@ def main() -> NoReturn:
                         "started": started,
                         "ended": time.time(),
                         "reaped": reaped,
-                        "forwarder_status": forwarder_status,
                         "peak_kib": usage.ru_maxrss,
                         "cpu_seconds": usage.ru_utime + usage.ru_stime,
                     },

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from recorder.refusal import ExitCode
+from recorder.session.container import FORWARDER_UID, SESSION_UID
 from recorder.session.harness import environment, pinned_routes
 from tests.session.stage import (
     Scene,
@@ -192,7 +193,7 @@ def test_processes_of_other_users_are_out_of_reach(survey: dict[str, Any]) -> No
     others = {pid: seen for pid, seen in survey["processes"].items() if seen["uid"] != mine}
     assert {seen["effective"] for seen in others.values() if seen["effective"] != str(mine)} == {
         "0",
-        "998",
+        str(FORWARDER_UID + mine - SESSION_UID),
     }
     assert set(survey["killed"].values()) == {"EPERM"}
     assert len(survey["killed"]) == 2

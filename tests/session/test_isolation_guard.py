@@ -35,7 +35,6 @@ def test_the_containers_status_is_the_harness_own(
         assert cell.end() == status
         assert cell.outcome["stage"] == "harness"
         assert cell.outcome["exit"] == said
-        assert cell.outcome["forwarder_status"] is None
         assert cell.outcome["ended"] >= cell.outcome["started"]
 
 
