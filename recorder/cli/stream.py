@@ -109,9 +109,9 @@ def outside(
             print(json.dumps(path) if not path.isprintable() else path)
 
 
-def _whole(file: Path) -> Observation:
+def _whole(file: Path, *, need_result: bool = False) -> Observation:
     """A stream that can be derived from. Refusal 13 for one that is cut or states no init."""
-    return require_whole(_observed(file), need_result=False, name=str(file))
+    return require_whole(_observed(file), need_result=need_result, name=str(file))
 
 
 @derive.command("corroboration")
@@ -120,9 +120,15 @@ def corroboration(
     as_json: Annotated[bool, typer.Option("--json")] = False,
     prices: Annotated[Path | None, typer.Option(help="Another price table.")] = None,
 ) -> None:
-    """Join raw.jsonl with egress.jsonl: exit 14 where they disagree, 19 where the log is broken."""
+    """Join raw.jsonl with egress.jsonl: exit 14 where they disagree, 19 where the log is broken.
+
+    A raw.jsonl that is not whole, from its init line to its result line, is 13.
+    """
     table = shipped_prices() if prices is None else parse_prices(_text(prices), str(prices))
     name, task = _session_of(session_dir)
+    # Without its end a stream agrees with everything that it does not show.
+    _opened(session_dir / "raw.jsonl").close()
+    _whole(session_dir / "raw.jsonl", need_result=True)
     with _opened(session_dir / "raw.jsonl") as raw, _opened(session_dir / "egress.jsonl") as log:
         record = record_of(corroborate(raw, log, task=task, session=name, prices=table))
     if as_json:

@@ -122,6 +122,7 @@ class Corroboration:
     foreign: tuple[ForeignAnswer, ...]
     tools_changed: int
     hooks_that_changed_a_call: int
+    hooks_that_changed_a_result: int
     cost: Cost
     findings: tuple[Finding, ...]
 
@@ -257,6 +258,7 @@ class _Join:
             foreign=tuple(self.foreign),
             tools_changed=len(tools) - len({thread for thread, _ in tools}),
             hooks_that_changed_a_call=self.stream.hooks_that_changed_a_call,
+            hooks_that_changed_a_result=self.stream.hooks_that_changed_a_result,
             cost=cost_of(self.stream, counted, prices),
             findings=tuple(
                 sorted(self.findings, key=lambda each: (each.line or 0, each.request or 0))
@@ -475,8 +477,11 @@ class _Join:
         return None
 
     def _own(self, exchange: Exchange) -> bool:
-        """Whether a request says it is of the harness session that the stream says it is."""
-        return exchange.session is None or exchange.session == self.stream.session
+        """Whether a request says it is of the harness session that the stream says it is.
+
+        A stream that states none disowns no request: what it lacks is then left out of it.
+        """
+        return exchange.session in (None, self.stream.session) or self.stream.session is None
 
     def _thread_of(
         self, exchange: Exchange, shown: _Shown | None, main: str | None
@@ -615,7 +620,15 @@ class _Join:
     def _alone(self, exchange: Exchange) -> None:
         thread = next((each for each in self.threads.values() if exchange in each.exchanges), None)
         if thread is None:
-            if exchange.session is not None and self._own(exchange):
+            if self._of_a_conversation(exchange):
+                self.find(
+                    Disagreement.LEFT_OUT,
+                    f"message {exchange.message} is of a conversation of the session's and has no "
+                    "place in the stream",
+                    None,
+                    exchange.number,
+                )
+            elif exchange.session is not None and self._own(exchange):
                 # It is of this harness by its own word alone, which is enough for a name.
                 self.beside.add(exchange.number)
                 self.alone[Alone.SIDE_CALL] += 1
@@ -644,6 +657,20 @@ class _Join:
                 None,
                 exchange.number,
             )
+
+    def _of_a_conversation(self, exchange: Exchange) -> bool:
+        """Whether an answer that no thread explains was given whole to the harness's own head.
+
+        Requests beside the transcript have a head of their own.
+        """
+        heads = {thread.head for thread in self.threads.values()} | {self._main_head()}
+        return (
+            exchange.session is not None
+            and self._own(exchange)
+            and exchange.head in heads
+            and exchange.whole
+            and bool(exchange.substance)
+        )
 
     def _quiet(self, exchange: Exchange, thread: _Thread) -> bool:
         """Whether the harness shows nothing of such an answer: texts of a subagent in the

@@ -42,6 +42,7 @@ def record_of(found: Corroboration) -> CorroborationRecord:
         ),
         tools_changed=found.tools_changed,
         hooks_that_changed_a_call=found.hooks_that_changed_a_call,
+        hooks_that_changed_a_result=found.hooks_that_changed_a_result,
         cost=CostRecord(
             harness=_text(cost.harness),
             table=_text(cost.table),
@@ -85,6 +86,7 @@ def rows(record: CorroborationRecord) -> Iterator[tuple[str, str]]:
         used = "USED" if each.used else "not used"
         yield "  foreign", f"request {each.request}, {each.model}, {used}: {each.why}"
     yield "calls a hook changed", str(record.hooks_that_changed_a_call)
+    yield "results a hook replaced", str(record.hooks_that_changed_a_result)
     yield "cost, the harness's figure", _dollars(record.cost.harness)
     yield f"cost, prices of {record.cost.table_date}", _dollars(record.cost.table)
     if record.cost.differs:

@@ -8,6 +8,7 @@ subagents ran in the background, which hooks changed what a call would do.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from proxy.witness import bare_digest, block_digest, blocks_of, numbers
 
 SYNTHETIC = "<synthetic>"
 MAIN = ""
+ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+# updatedToolOutput, updatedMCPToolOutput, and what a later harness may call the like.
+REPLACES_A_RESULT = re.compile(r"updated\w*(Output|Result|Response)")
 REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 
 
@@ -78,6 +82,7 @@ class StreamWitness:
     boundaries: tuple[int, ...]
     background: frozenset[str]
     hooks_that_changed_a_call: int
+    hooks_that_changed_a_result: int
     sessions: tuple[str, ...]
     session: str | None
     directory: str | None
@@ -104,6 +109,7 @@ class _Reading:
         self.boundaries: list[int] = []
         self.background: set[str] = set()
         self.hooks = 0
+        self.result_hooks = 0
         self.sessions: dict[str, None] = {}
         self.session: str | None = None
         self.directory: str | None = None
@@ -200,10 +206,14 @@ class _Reading:
             case "task_started" if value.get("is_backgrounded") is True:
                 if isinstance(call := value.get("tool_use_id"), str):
                     self.background.add(call)
-            case "hook_response" if value.get("hook_event") == "PreToolUse":
-                # What a hook prints is its own; a change of the call is in this member or nowhere.
-                if '"updatedInput"' in str(value.get("stdout", "")):
-                    self.hooks += 1
+            case "hook_response":
+                # What a hook prints is its own; what it changes is in these members or nowhere.
+                said = keys_of(value.get("stdout")) | keys_of(value.get("output"))
+                match value.get("hook_event"):
+                    case "PreToolUse" | "PermissionRequest":
+                        self.hooks += "updatedInput" in said
+                    case "PostToolUse" | "PostToolUseFailure":
+                        self.result_hooks += any(map(REPLACES_A_RESULT.fullmatch, said))
 
     def witness(self) -> StreamWitness:
         return StreamWitness(
@@ -215,12 +225,34 @@ class _Reading:
             boundaries=tuple(self.boundaries),
             background=frozenset(self.background),
             hooks_that_changed_a_call=self.hooks,
+            hooks_that_changed_a_result=self.result_hooks,
             sessions=tuple(self.sessions),
             session=self.session,
             directory=self.directory,
             unreadable=tuple(self.unreadable),
             misshapen=tuple(self.misshapen),
         )
+
+
+def keys_of(printed: Any) -> frozenset[str]:
+    """Every key, at any depth, of the JSON that a hook printed.
+
+    Keys are compared as they are read, so an escape hides none. Of what is no JSON, or nested too
+    deeply to be read, every quoted word counts: rather one too many than one too few.
+    """
+    if not isinstance(printed, str):
+        return frozenset()
+    keys: set[str] = set()
+
+    def gather(members: list[tuple[str, Any]]) -> None:
+        keys.update(key for key, _ in members)
+
+    try:
+        json.loads(printed, object_pairs_hook=gather, parse_int=float)
+    except (ValueError, RecursionError):
+        unescaped = ESCAPE.sub(lambda found: chr(int(found[1], 16)), printed)
+        keys.update(re.findall(r'"(\w+)"', unescaped))
+    return frozenset(keys)
 
 
 def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -123,6 +123,7 @@ class CorroborationRecord(msgspec.Struct, frozen=True, kw_only=True):
     hooks_that_changed_a_call: int
     cost: CostRecord
     findings: tuple[str, ...]
+    hooks_that_changed_a_result: int = 0
 
 
 class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):

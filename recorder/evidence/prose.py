@@ -206,6 +206,12 @@ def _witnesses(sessions: Sequence[Evidence]) -> str | None:
             f"Hooks of the workspace changed {_count(changed, 'call')} before it ran, so what was "
             "done is not what is recorded there."
         )
+    replaced = sum(c.hooks_that_changed_a_result for c in found)
+    if replaced:
+        sentences.append(
+            f"Hooks of the workspace replaced {_count(replaced, 'result')} after the call ran, so "
+            "what the model was told is not what the tool gave."
+        )
     differing = [c.cost for c in found if c.cost.differs]
     if differing:
         sentences.append(

@@ -67,6 +67,25 @@ def test_witnesses_that_disagree_are_14_and_the_line_is_named(run: Run, session:
     assert "DISAGREE" in out
 
 
+@pytest.mark.parametrize("kept", ["nothing", "no result line", "a cut tail", "no init line"])
+def test_a_stream_that_is_not_whole_is_13(run: Run, session: Path, kept: str) -> None:
+    raw = session / "raw.jsonl"
+    lines = raw.read_bytes().splitlines(keepends=True)
+    ends = [b'"type":"result"' in line for line in lines]
+    raw.write_bytes(
+        {
+            "nothing": b"",
+            "no result line": b"".join(lines[: ends.index(True)]),
+            "a cut tail": b"".join(lines)[:-9],
+            "no init line": b"".join(line for line in lines if b'"subtype":"init"' not in line),
+        }[kept]
+    )
+    code, out, err = run(session)
+    assert code == ExitCode.OBSERVATION
+    assert out == ""
+    assert "raw.jsonl" in err
+
+
 def test_a_broken_log_is_19(run: Run, session: Path) -> None:
     log = session / "egress.jsonl"
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -669,6 +670,32 @@ def test_a_text_told_beside_the_transcript_is_counted(pair: dict[str, Pair]) -> 
 
 def test_a_call_that_a_hook_rewrote_is_counted(pair: dict[str, Pair]) -> None:
     assert joined(pair["hook-rewrites"]).hooks_that_changed_a_call == 2
+
+
+def test_answers_that_an_empty_stream_lacks_are_left_out(pair: dict[str, Pair]) -> None:
+    found = joined(replace(pair["basic"].copy(), raw=[]))
+    assert {finding.kind for finding in found.findings} == {LEFT_OUT}
+    assert {finding.request for finding in found.findings} == set(range(1, found.exchanges + 1))
+    assert (found.foreign, found.alone) == ((), {})
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_every_answer_that_a_short_stream_lacks_is_left_out(
+    pair: dict[str, Pair], kept: int
+) -> None:
+    """Not one of them is called foreign, or beside the transcript."""
+    forged = pair["basic"].copy()
+    shown = list(dict.fromkeys(line["message"]["id"] for line in forged.assistant))[:kept]
+    first = next(
+        i
+        for i, line in enumerate(forged.raw)
+        if line["type"] == "assistant" and line["message"]["id"] not in shown
+    )
+    forged.raw = forged.raw[:first]
+    found = joined(forged)
+    answers = [f for f in found.findings if "message" in f.what and f.kind == LEFT_OUT]
+    assert len(answers) == found.exchanges - kept
+    assert (found.foreign, found.alone) == ((), {})
 
 
 def test_what_an_older_harness_writes_in_another_way_is_no_alarm(pair: dict[str, Pair]) -> None:
