@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from recorder import __version__
-from recorder.batch.assembly import Kept, assemble, read_session
+from recorder.batch.assembly import Expected, Kept, assemble, read_session, refuse_link
 from recorder.batch.line import LaidLine, lay_line
 from recorder.batch.pinned import SCHEMA, Pinned, PinnedLine, encode_pinned
 from recorder.batch.recording import Job, Recorded, Setting
@@ -382,11 +382,17 @@ def _job(slot: Slot, lines: list[LaidLine], out: Path) -> Job:
     )
 
 
+def _expected(job: Job) -> Expected:
+    return Expected(job.session, job.probe, job.line.tier, job.line.arm, job.answers)
+
+
 def _missing(job: Job, source: Source) -> bool:
     """Whether a job is still to be run. Refusal 18 for one that may have spent unseen."""
+    refuse_link(job.directory.parent)
+    refuse_link(job.directory)
     if not job.directory.exists() or not any(job.directory.iterdir()):
         return True
-    if read_session(job.directory) is not None:
+    if read_session(job.directory, _expected(job)) is not None:
         return False
     started = (job.directory / "started").exists()
     if started and source.rehearsal is None:
@@ -410,12 +416,16 @@ def _report(out: Path, lines: list[LaidLine], order: tuple[Slot, ...], ran: int)
             (slot for slot in order if slot.line == number),
             key=lambda slot: (slot.position, slot.repetition),
         )
-        kept = [read_session(out / "sessions" / slot.name) for slot in own]
+        kept = [
+            read_session(job.directory, _expected(job))
+            for job in (_job(slot, lines, out) for slot in own)
+        ]
         rows += zip((slot.name for slot in own), kept, strict=True)
         whole = [session for session in kept if session is not None and session.event is not None]
         if len(whole) == len(own):
             name = f"L{number}-{laid.line.tier}-{laid.line.arm}"
             path = out / "assembled" / f"{name}.md"
+            refuse_link(path.parent)
             path.parent.mkdir(mode=0o755, exist_ok=True)
             write_durable(path, assemble(name, whole).encode())
             transcripts.append(path)

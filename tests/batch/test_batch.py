@@ -13,14 +13,17 @@ import pytest
 import yaml
 
 from proxy.egress import read
+from recorder.batch.assembly import Expected, read_session
 from recorder.batch.schedule import slots
 from recorder.engine.client import open_engine
 from recorder.engine.connect import docker_host
+from recorder.refusal import Refusal
 from tests.recording.rig import EXAMPLES, Ran, eventually, recorder, running, things_of
 
 pytestmark = pytest.mark.engine
 
 SESSIONS = 6
+UNITS = "L1-campaign-present-p3-r1"
 CHECK = 'python3 -I "{baseline}/tools/check_reports.py" "{workspace}"'
 
 
@@ -117,6 +120,77 @@ def test_a_batch_that_is_whole_is_not_run_again(resumed: Resumed) -> None:
     assert ran.code == 0
     assert ran.err == ""
     assert {path.name: held(path) for path in (resumed.out / "sessions").iterdir()} == before
+
+
+def tampered(session: Path, how: str) -> None:
+    """Change one thing of a session's directory, as somebody would who can write it."""
+    record, event, evidence = (session / n for n in ("record.md", "event.yaml", "evidence.json"))
+    match how:
+        case "link":
+            aside = session.with_name("elsewhere")
+            session.rename(aside)
+            session.symlink_to(aside)
+        case "event":
+            event.write_text(event.read_text().replace('argument: "', 'argument: "x', 1))
+        case "record" | "answer":
+            old, new = {
+                "record": ('argument: "', 'argument: "x'),
+                "answer": ('answer: "kibibytes"', 'answer: "records"'),
+            }[how]
+            for path in (record, event):
+                text = path.read_text()
+                assert old in text
+                path.write_text(text.replace(old, new, 1))
+        case "stream":
+            raw = session / "raw.jsonl"
+            raw.write_bytes(b"".join(raw.read_bytes().splitlines(keepends=True)[:-1]))
+        case _:
+            said = json.loads(evidence.read_bytes())
+            evidence.write_text(json.dumps({**said, how: "another"}))
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("link", "is a link"),
+        ("event", "is not the event of"),
+        ("record", "its calls are not those"),
+        ("answer", "its answer is"),
+        ("stream", "raw.jsonl"),
+        ("session", "session is 'another'"),
+        ("probe", "probe is 'another'"),
+        ("tier", "tier is 'another'"),
+        ("arm", "arm is 'another'"),
+    ],
+)
+def test_a_session_that_is_not_what_was_recorded_is_not_gone_on_with(
+    resumed: Resumed, tmp_path: Path, how: str, says: str
+) -> None:
+    session = tmp_path / UNITS
+    shutil.copytree(resumed.out / "sessions" / UNITS, session)
+    answers = ("bytes", "kibibytes", "records")
+    expected = Expected(UNITS, "PROBE-EX-units", "campaign", "present", answers)
+    assert read_session(session, expected) is not None
+    tampered(session, how)
+    with pytest.raises(Refusal, match=says) as refused:
+        read_session(session, expected)
+    assert refused.value.code == 19
+
+
+@pytest.mark.parametrize("linked", ["assembled", "sessions", f"sessions/{UNITS}"])
+def test_a_directory_of_a_batch_that_is_a_link_is_refused(
+    resumed: Resumed, tmp_path: Path, linked: str
+) -> None:
+    path = resumed.out / linked
+    path.rename(tmp_path / "aside")
+    try:
+        path.symlink_to(tmp_path / "aside")
+        ran = recorder("batch", "run", resumed.spec, "--out", resumed.out)
+    finally:
+        path.unlink()
+        (tmp_path / "aside").rename(path)
+    assert ran.code == 19, ran.err
+    assert f"{path}: is a link" in ran.err
 
 
 def test_the_order_is_the_seed_s(resumed: Resumed) -> None:
