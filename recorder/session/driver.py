@@ -16,12 +16,13 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from docker.errors import DockerException
 from requests.exceptions import RequestException
 
 from recorder.engine.client import Engine
@@ -137,6 +138,8 @@ class Session:
         self.sidecar: Sidecar | None = None
         self.container: str | None = None
         self._started = 0.0
+        # From the start until the egress log is kept: what says what it sent is not removed.
+        self._owed = False
 
     def prepare(self) -> Sidecar:
         """Start the sidecar; it becomes ready while the caller does something else."""
@@ -205,25 +208,31 @@ class Session:
         refuse_loose_construction(inspected)
         attachment = attach(engine.docker_host, container)
         try:
-            streams = _Streams(order.directory)
             try:
-                if before_start is not None:
-                    before_start()
-                engine.start(container)
-                running = time.monotonic()
-                ended = self._watch(attachment, sidecar, streams, running, halt)
+                streams = _Streams(order.directory)
+                try:
+                    if before_start is not None:
+                        before_start()
+                    self._owed = True
+                    engine.start(container)
+                    running = time.monotonic()
+                    ended = self._watch(attachment, sidecar, streams, running, halt)
+                finally:
+                    streams.close()
             finally:
-                streams.close()
-        finally:
-            attachment.close()
-        over = time.monotonic()
-        # The sidecar closes its log while the session's own end is collected.
-        sidecar.attachment.close()
-        exit_status = self._exit_status(container)
-        outcome = read_outcome(engine.get_file(container, OUTCOME_FILE, OUTCOME_LIMIT))
-        egress = end_sidecar(engine, sidecar)
-        if egress is not None:
-            write_durable(order.directory / "egress.jsonl", egress)
+                attachment.close()
+            over = time.monotonic()
+            # The sidecar closes its log while the session's own end is collected.
+            sidecar.attachment.close()
+            exit_status = self._exit_status(container)
+            outcome = read_outcome(engine.get_file(container, OUTCOME_FILE, OUTCOME_LIMIT))
+            egress = end_sidecar(engine, sidecar)
+            if egress is not None:
+                write_durable(order.directory / "egress.jsonl", egress)
+            self._owed = False
+        except BaseException:
+            self._salvage()
+            raise
         collected = time.monotonic()
         return Watched(
             ended=ended,
@@ -258,7 +267,29 @@ class Session:
             raise RuntimeError("the session has no container: run() comes first")
         return self.container
 
+    def _salvage(self) -> None:
+        """End what was started, and keep its egress log and its outcome, whatever has failed.
+
+        What cannot be had now stays in its containers, which the collection of leftovers reads.
+        """
+        sidecar, container = self.sidecar, self.container
+        if not self._owed or sidecar is None or container is None:
+            return
+        # What ended the session says more than an engine that does not answer now.
+        with suppress(DockerException, RequestException, OSError):
+            self.engine.kill(container)
+        with suppress(DockerException, RequestException, OSError):
+            egress = end_sidecar(self.engine, sidecar)
+            outcome = self.engine.get_file(container, OUTCOME_FILE, OUTCOME_LIMIT)
+            for name, data in (("egress.jsonl", egress), ("outcome.json", outcome)):
+                if data is not None:
+                    write_durable(self.order.directory / name, data)
+            self._owed = False
+
     def remove(self) -> None:
+        """Take everything away, but for what holds an egress log that could not be kept yet."""
+        if self._owed:
+            return
         if self.container is not None:
             self.engine.remove_container(self.container)
             self.container = None

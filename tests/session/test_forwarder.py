@@ -118,9 +118,11 @@ def test_large_bodies_pass_whole_both_ways_at_once(tmp_path: Path) -> None:
     got: dict[str, bytes] = {}
 
     def exchange(name: str, end: socket.socket) -> None:
-        sender = threading.Thread(
-            target=lambda: (end.sendall(body), end.shutdown(socket.SHUT_WR)), daemon=True
-        )
+        def send() -> None:
+            end.sendall(body)
+            end.shutdown(socket.SHUT_WR)
+
+        sender = threading.Thread(target=send, daemon=True)
         sender.start()
         got[name] = end.makefile("rb").read()
         sender.join(SECONDS)
