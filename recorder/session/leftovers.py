@@ -11,8 +11,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +26,7 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
 from recorder.engine.client import Engine
+from recorder.refusal import ExitCode, Refusal
 from recorder.session.container import EGRESS_LOG
 from recorder.session.driver import OUTCOME_FILE, OUTCOME_LIMIT, write_durable
 from recorder.session.sidecar import EGRESS_LIMIT
@@ -32,6 +35,9 @@ DRIVER_LABEL = "recorder.driver"
 DIRECTORY_LABEL = "recorder.directory"
 UNKNOWN_SECONDS = 600
 WORK_PREFIX = "recorder-work."
+LOCK_SECONDS = 120.0
+
+_PROCESS = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ def driver_identity() -> str:
 def driver_lives(identity: str) -> bool | None:
     """Whether the driver of a label still runs; None for one that cannot be looked up here."""
     parts = identity.split(":")
-    if len(parts) != 5 or not parts[2].isdigit():
+    if len(parts) != 5 or not _PROCESS.fullmatch(parts[2]):
         return False
     if parts[0] != _boot() or parts[1] != _namespace():
         return None
@@ -99,14 +105,51 @@ def collect_leftovers(engine: Engine) -> tuple[Leftover, ...]:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    lock = Path(tempfile.gettempdir()) / f"recorder-leftovers.{os.geteuid()}.lock"
+    directory = Path(tempfile.gettempdir()) / f"recorder-{os.geteuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if not _is_own_directory(directory):
+        raise Refusal(
+            ExitCode.USAGE,
+            f"{directory}: the lock between recorders of one user lies there, and it is another "
+            "user's or a link: remove it, or set TMPDIR to a directory of your own",
+        )
+    lock = directory / "leftovers.lock"
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(lock, flags, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lock(descriptor, lock)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """Refusal 3 where another recorder holds it for too long."""
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Another driver collects now; it usually takes seconds.
+            if time.monotonic() >= until:
+                raise Refusal(
+                    ExitCode.MISSING,
+                    f"{path}: another recorder has been collecting what earlier ones left for "
+                    f"over {LOCK_SECONDS:g} s: see what it waits for, end it, and try again",
+                ) from None
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _is_own_directory(path: Path) -> bool:
+    """Whether it is a directory of this user's, and no link to one."""
+    try:
+        status = path.lstat()
+    except OSError:
+        # Not there, or not to be seen: not a place to write into either way.
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _collect_dead(engine: Engine) -> tuple[Leftover, ...]:
@@ -184,9 +227,10 @@ def _keep(
 ) -> Path | None:
     """The egress log or the guard's outcome, and the container's last state, in its directory.
 
-    A file that the driver had already written is never replaced.
+    A file that the driver had already written is never replaced. Anybody who may use the engine
+    can write a label, so only a directory of this user's is written into.
     """
-    if directory is None or not Path(directory).is_dir():
+    if directory is None or not _is_own_directory(Path(directory)):
         return None
     role = labels.get("recorder.role", "")
     path, limit, name = {
@@ -201,7 +245,7 @@ def _keep(
             # The container never started, so it has no such file: that is written down.
             data = None
             write_durable(target / f"leftover-{role}.error", f"{error}\n".encode())
-        if data is not None and not (target / name).exists():
+        if data is not None and not os.path.lexists(target / name):
             write_durable(target / name, data)
     state = engine.inspect(container)["State"]
     write_durable(target / f"leftover-{role}.json", json.dumps(state, sort_keys=True).encode())

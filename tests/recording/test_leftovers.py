@@ -19,6 +19,9 @@ import pytest
 from recorder.batch.recording import Job, Recorded
 from recorder.batch.run import run_jobs
 from recorder.engine.client import Engine
+from recorder.refusal import ExitCode, Refusal
+from recorder.session import leftovers
+from recorder.session.driver import write_durable
 from recorder.session.leftovers import (
     DIRECTORY_LABEL,
     DRIVER_LABEL,
@@ -147,13 +150,87 @@ def test_two_drivers_do_not_collect_at_once(
         collect_leftovers(rig.engine)
         collected.set()
 
-    with (tmp_path / f"recorder-leftovers.{os.geteuid()}.lock").open("wb") as other:
+    own = tmp_path / f"recorder-{os.geteuid()}"
+    own.mkdir(mode=0o700)
+    with (own / "leftovers.lock").open("wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         collecting = threading.Thread(target=collect)
         collecting.start()
         assert not collected.wait(0.5)
     assert collected.wait(30)
     collecting.join()
+
+
+@pytest.mark.engine
+def test_a_lock_that_is_never_let_go_is_named(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(leftovers, "LOCK_SECONDS", 0.1)
+    own = tmp_path / f"recorder-{os.geteuid()}"
+    own.mkdir(mode=0o700)
+    with (own / "leftovers.lock").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(Refusal) as refused:
+            collect_leftovers(rig.engine)
+    assert refused.value.code == ExitCode.MISSING
+    assert "another recorder has been collecting" in refused.value.reasons[0]
+
+
+@pytest.mark.engine
+def test_a_lock_directory_that_is_a_link_is_refused(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / f"recorder-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refusal) as refused:
+        collect_leftovers(rig.engine)
+    assert refused.value.code == ExitCode.USAGE
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_durable_file_is_never_written_through_a_link(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("mine")
+    for name in ("kept.json", "kept.json.part"):
+        (tmp_path / name).symlink_to(target)
+    write_durable(tmp_path / "kept.json", b"new")
+    assert target.read_text() == "mine"
+    assert not (tmp_path / "kept.json").is_symlink()
+    assert (tmp_path / "kept.json").read_bytes() == b"new"
+    assert {path.name for path in tmp_path.iterdir()} == {"target", "kept.json", "kept.json.part"}
+
+
+@pytest.mark.engine
+def test_evidence_is_kept_in_no_directory_but_an_own_one(
+    rig: Rig, dead: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (tmp_path / "link").symlink_to(target)
+    labels = {
+        DRIVER_LABEL: dead,
+        DIRECTORY_LABEL: str(tmp_path / "link"),
+        "recorder.role": "session",
+    }
+    request = {"Image": rig.setting().session_image, "Labels": labels}
+    container = rig.engine.create_container("recorder-left-link", request)
+    try:
+        found = {left.name: left.evidence for left in collect_leftovers(rig.engine)}
+    finally:
+        rig.engine.remove_container(container)
+    assert found["recorder-left-link"] is None
+    assert list(target.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "process", ["\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT TWO}", "9" * 5000]
+)
+def test_a_label_that_holds_no_process_number_is_of_no_driver(process: str) -> None:
+    parts = driver_identity().split(":")
+    parts[2] = process
+    assert driver_lives(":".join(parts)) is False
 
 
 @pytest.mark.engine
