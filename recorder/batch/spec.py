@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import yaml
@@ -60,6 +62,18 @@ class _Loader(yaml.SafeLoader):
     YAML 1.1 reads ``repetitions: 010`` as eight, ``1_0`` as ten and ``0x10`` as sixteen.
     """
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping whose keys stand once: of two values nobody could say which one is meant."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key.value!r} stands twice", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
 
 _INTEGER = "tag:yaml.org,2002:int"
 _Loader.yaml_implicit_resolvers = {
@@ -83,7 +97,8 @@ def read_spec(path: Path) -> BatchSpec:
         raise Refusal(ExitCode.USAGE, f"{path}:{where}{error.problem}") from error
     except RecursionError as error:
         raise Refusal(ExitCode.USAGE, f"{path}: is nested too deeply to be read") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
+        # A date that is none, or an integer of more digits than Python reads.
         raise Refusal(ExitCode.USAGE, f"{path}: is not YAML: {error}") from error
     try:
         spec = msgspec.convert(document, BatchSpec)
@@ -99,10 +114,14 @@ def read_spec(path: Path) -> BatchSpec:
         faults.append(f"{path}: lines is empty: name at least one tier and arm")
     if not 1 <= spec.parallel <= 16:
         faults.append(f"{path}: parallel is {spec.parallel}: it is 1 to 16")
-    if spec.timeout_seconds <= 0:
-        faults.append(f"{path}: timeout_seconds is {spec.timeout_seconds}: it is more than 0")
-    if spec.session_dollars is not None and spec.session_dollars <= 0:
-        faults.append(f"{path}: session_dollars is {spec.session_dollars}: it is more than 0")
+    faults += [
+        f"{path}: {member} is {value}: it is more than 0 and finite"
+        for member, value in (
+            ("timeout_seconds", spec.timeout_seconds),
+            ("session_dollars", spec.session_dollars),
+        )
+        if value is not None and not (math.isfinite(value) and value > 0)
+    ]
     if faults:
         raise Refusal(ExitCode.USAGE, *faults)
     return structs.replace(spec, lines=tuple(_placed(path, line) for line in spec.lines))

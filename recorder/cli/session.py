@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import string
 import threading
@@ -115,6 +116,9 @@ def record_session(
             f"--session {session!r}: use 1 to {NAME_LENGTH} letters, digits, dots, dashes and "
             "underscores, the first of them no dot and no dash",
         )
+    for option, value in (("--timeout", timeout), ("--session-dollars", session_dollars)):
+        if value is not None and not math.isfinite(value):
+            raise Refusal(ExitCode.USAGE, f"{option} {value}: give a finite number")
     if plan is not None and (plan_command is not None or lock is not None or seed):
         raise Refusal(
             ExitCode.USAGE,

@@ -159,6 +159,11 @@ def test_an_output_directory_that_is_a_file(run: Run, out: Path) -> None:
         (b"corpus: \xff\n", "is not UTF-8 (byte 9)"),
         (b"[" * 5000, "nested too deeply"),
         (b"", "batch.yaml"),
+        (b"corpus: c\nmodel: 2020-99-99\n", "is not YAML"),
+        (b"corpus: c\nmodel: m\nseed: " + b"9" * 5000 + b"\n", "is not YAML"),
+        (b"corpus: c\nmodel: m\nmodel: n\n", ":3:1: the key 'model' stands twice"),
+        (b"corpus: c\nmodel: m\nlines: [{tier: t, arm: a, arm: b}]\n", ":3:27: the key 'arm'"),
+        (b"corpus: c\nmodel: m\nlines: [{tier: t, arm: 7}]\n", "$.lines[0].arm"),
     ],
 )
 def test_a_batch_file_that_cannot_be_read(
@@ -245,6 +250,10 @@ def unrehearsed(verb: str, out: Path, directory: Path, *more: str) -> tuple[str 
     [
         ("credentials: token", "credentials"),
         ("session_dollars: 0", "more than 0"),
+        ("session_dollars: .nan", "session_dollars is nan"),
+        ("session_dollars: .inf", "session_dollars is inf"),
+        ("timeout_seconds: .nan", "timeout_seconds is nan"),
+        ("timeout_seconds: .inf", "timeout_seconds is inf"),
         ("session_dollars: all", "session_dollars"),
     ],
 )
@@ -255,6 +264,17 @@ def test_a_batch_file_with_a_credential_or_a_bound_that_is_none(
     spec = tmp_path / "batch.yaml"
     spec.write_text(spec.read_text() + member + "\n")
     refused(run(*words), 2, str(spec), says)
+
+
+@pytest.mark.parametrize("option", ["timeout", "session-dollars"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_bound_of_a_session_that_is_no_number(
+    run: Run, out: Path, option: str, value: str
+) -> None:
+    ran = run(*record(out), f"--{option}", value)
+    assert ran.code == 2
+    assert f"--{option}" in ran.err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "-dash", "a/b", "é", "a b", "a~b", "n" * 129])
