@@ -311,7 +311,9 @@ class Confinement:
         self.head_allowed = None
         request = flow.request
         body = request.raw_content or b""
-        decision = decide(self.sidecar.policy, BodyFacts(body, self.sidecar.prices))
+        decision = decide(
+            self.sidecar.policy, BodyFacts(body, self.sidecar.prices, self.sidecar.log.size)
+        )
         if isinstance(decision, Refused):
             self.refuse(Layer.BODY, decision, self._asked_by(request))
             flow.response = _answer(decision)
@@ -428,6 +430,8 @@ class Confinement:
 
     def client_disconnected(self, _client: Any) -> None:
         """The session's connection is over. What is still open is closed in the log."""
+        # Its clock would tell of a second refusal of what is over.
+        self.progress(Progress.DONE)
         self._cut()
         if not self.lines:
             if self.connect is None:

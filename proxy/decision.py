@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import enum
 import ipaddress
+import itertools
 import json
 import math
 import re
@@ -75,6 +76,10 @@ class Rule(enum.StrEnum):
     COMPRESSED = "body-compressed"
     MEDIA_TYPE = "body-media-type"
     TOO_LONG = "body-too-long"
+    LOG_FULL = "log-full"
+    NODES = "body-too-many-nodes"
+    MESSAGES = "body-too-many-messages"
+    BLOCKS = "body-too-many-blocks"
     NOT_JSON = "body-not-json"
     DUPLICATE_KEY = "body-duplicate-key"
     AMBIGUOUS_KEY = "body-ambiguous-key"
@@ -151,6 +156,10 @@ WORDINGS: Mapping[Rule, Wording] = {
     Rule.COMPRESSED: Wording(415, _INVALID, "the body is compressed"),
     Rule.MEDIA_TYPE: Wording(415, _INVALID, "the body is not declared as JSON"),
     Rule.TOO_LONG: Wording(413, "request_too_large", "the body is too long"),
+    Rule.LOG_FULL: Wording(403, "permission_error", "this session's egress log is full"),
+    Rule.NODES: Wording(413, "request_too_large", "the body's JSON has too many parts"),
+    Rule.MESSAGES: Wording(413, "request_too_large", "the body has too many messages"),
+    Rule.BLOCKS: Wording(413, "request_too_large", "the body's messages have too many blocks"),
     Rule.NOT_JSON: Wording(400, _INVALID, "the body is not one JSON object"),
     Rule.DUPLICATE_KEY: Wording(400, _INVALID, "a key stands twice in one object"),
     Rule.AMBIGUOUS_KEY: Wording(400, _INVALID, "a key that some readers take for another"),
@@ -263,10 +272,14 @@ class RequestFacts:
 
 @dataclass(frozen=True)
 class BodyFacts:
-    """A whole body, the very bytes that would leave. `prices`: what a bound in dollars goes by."""
+    """A whole body, the very bytes that would leave. `prices`: what a bound in dollars goes by.
+
+    `log_bytes` is how long the egress log is before this body's own line.
+    """
 
     body: bytes = field(repr=False)
     prices: Prices = field(default_factory=dict, repr=False)
+    log_bytes: int = 0
 
 
 Facts = ConnectFacts | OpeningFacts | HelloFacts | HeadFacts | RequestFacts | BodyFacts
@@ -555,6 +568,23 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 _ESCAPE = "json-escape"
 codecs.register_error(_ESCAPE, _escape)
 
+_NODE = re.compile(rb'[\[{,]|"[^"]*"?')
+
+
+def has_more_nodes(body: bytes, most: int) -> bool:
+    """Does a JSON body have more texts (keys too), lists, objects and commas than this?
+
+    Asked before it is parsed: a list of 56 bytes and more takes three in a body. What is no JSON
+    is counted as if it were, so that it is never walked further than what is.
+    """
+    # Most bodies are told by this alone. A text has two quotes, of which escapes only add some.
+    if body.count(b"[") + body.count(b"{") + body.count(b",") + body.count(b'"') // 2 < most:
+        return False
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
+    found = itertools.islice(_NODE.finditer(plain), most, most + 1)
+    return next(found, None) is not None
+
+
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -564,6 +594,10 @@ def _body(policy: Policy, facts: BodyFacts) -> Allowed | Refused:
     # prefix), so what two readers could read two ways is refused instead.
     if len(facts.body) > policy.limits.body_bytes:
         return Refused(Rule.TOO_LONG)
+    if facts.log_bytes >= policy.limits.log_bytes:
+        return Refused(Rule.LOG_FULL, str(policy.limits.log_bytes))
+    if has_more_nodes(facts.body, policy.limits.nodes):
+        return Refused(Rule.NODES, str(policy.limits.nodes))
     try:
         document = json.loads(
             json_text(facts.body),
@@ -580,7 +614,7 @@ def _body(policy: Policy, facts: BodyFacts) -> Allowed | Refused:
         return Refused(Rule.NOT_JSON)
     if not isinstance(document, dict):
         return Refused(Rule.NOT_JSON)
-    refused = _members(policy, document) or _tools(policy, document)
+    refused = _members(policy, document) or _told(policy, document) or _tools(policy, document)
     if refused is None and policy.bounds.dollars is not None:
         model = document["model"]
         refused = None if rates_of(facts.prices, model) else Refused(Rule.PRICE_UNKNOWN, model)
@@ -610,6 +644,30 @@ def _members(policy: Policy, document: Mapping[str, Any]) -> Refused | None:
     if type(tokens) is not int or not 0 <= tokens <= policy.limits.output_tokens:
         return Refused(Rule.MAX_TOKENS)
     return None
+
+
+def _told(policy: Policy, document: Mapping[str, Any]) -> Refused | None:
+    """Each block of a message is a digest in the log, which a request may not blow up."""
+    messages = document.get("messages")
+    if not isinstance(messages, list):
+        return None
+    if len(messages) > policy.limits.messages:
+        return Refused(Rule.MESSAGES, str(policy.limits.messages))
+    if sum(map(_blocks, messages)) > policy.limits.blocks:
+        return Refused(Rule.BLOCKS, str(policy.limits.blocks))
+    return None
+
+
+def _blocks(holder: Any) -> int:
+    """The blocks in a message's content, and those in the results among them."""
+    content = holder.get("content") if isinstance(holder, dict) else None
+    if not isinstance(content, list):
+        return 1
+    return len(content) + sum(
+        len(block["content"])
+        for block in content
+        if isinstance(block, dict) and isinstance(block.get("content"), list)
+    )
 
 
 def _fallback_models(fallbacks: Any) -> Iterator[Any]:

@@ -23,6 +23,9 @@ SCHEMA = "recorder-egress"
 VERSION = 1
 START = "sha256:" + "0" * 64
 LONGEST_VALUE = 200
+# A log this long takes nothing more but its closing line: the policy's own bound, under which no
+# request leaves, with room for the refusals after it. The driver reads 256 MiB.
+LONGEST_LOG = 192 * 1024 * 1024
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~:/?=&+,;@!*()\[\]-]")
 
@@ -66,6 +69,8 @@ class EgressLog:
         self._clock = clock
         self._previous = START
         self._count = 0
+        self._size = 0
+        self._unwritten = 0
         self._decisions = {"allowed": 0, "refused": 0}
         self._unsynced = False
         self._broken = False
@@ -82,6 +87,20 @@ class EgressLog:
         """Lines written so far."""
         return self._count
 
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._size
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes nothing more but its closing line."""
+        return self._size >= LONGEST_LOG
+
+    def pass_over(self) -> None:
+        """Count what came when the log was full; the closing line says how often."""
+        self._unwritten += 1
+
     def append(self, kind: str, members: Mapping[str, Any], *, durable: bool) -> None:
         """Write one line; with `durable` it is on disk when this returns.
 
@@ -90,6 +109,9 @@ class EgressLog:
         """
         if self._broken or self._closed:
             raise EgressError("the egress log is closed")
+        if self.full and kind != "close":
+            self.pass_over()
+            raise EgressError("the egress log is full")
         line = json.dumps(
             {
                 "schema": SCHEMA,
@@ -114,6 +136,7 @@ class EgressLog:
             self._broken = True
             raise EgressError(error.errno, f"the egress log cannot be written: {error}") from error
         self._count += 1
+        self._size += len(line) + 1
         self._previous = digest_of_line(line)
         if kind == "decision":
             self._decisions[members["decision"]] += 1
@@ -124,6 +147,8 @@ class EgressLog:
             return
         if not self._broken:
             counts = {"count": self._count + 1, **self._decisions}
+            if self._unwritten:
+                counts["unwritten"] = self._unwritten
             self.append("close", {**counts, **members}, durable=True)
         self._closed = True
         os.close(self._descriptor)
@@ -200,4 +225,6 @@ def read(lines: Iterable[bytes]) -> Reading:
         or found[-1].get("refused") != reading.refused
     ):
         faults.append("the closing line counts other lines than there are")
+    elif found[-1].get("unwritten"):
+        faults.append("the log was full, and what came after is not in it")
     return Reading(tuple(found), tuple(faults))

@@ -193,6 +193,10 @@ class Listener:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
+        if self._sidecar.log.full:
+            self._sidecar.log.pass_over()
+            writer.close()
+            return
         try:
             if len(self._passages) >= MOST_CONNECTIONS:
                 turned_away = Confinement(

@@ -41,12 +41,19 @@ class RequestRule:
 class Limits:
     """Of one request. Bytes, counts and tokens; each is the largest that still passes.
 
-    `concurrent_requests` is how many may be underway at once.
+    `messages` are those of a request, `blocks` all that stand in them and in their results,
+    `nodes` the texts (keys too), lists, objects and commas of its JSON. `log_bytes` is of the
+    egress log: one that has reached it lets no request leave. `concurrent_requests` is how many
+    may be underway at once.
     """
 
     head_bytes: int
     headers: int
     body_bytes: int
+    messages: int
+    blocks: int
+    nodes: int
+    log_bytes: int
     output_tokens: int
     concurrent_requests: int
 

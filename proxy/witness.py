@@ -210,6 +210,8 @@ class Histories:
     """Keeps the log short: of a request's messages only those that no recent request had told."""
 
     KEPT = 16
+    # What all that is kept may hold together. A block's digests take some 450 bytes here.
+    BLOCKS = 100_000
 
     def __init__(self) -> None:
         self._kept: dict[int, list[list[Any]]] = {}
@@ -227,10 +229,13 @@ class Histories:
             if count and count >= shared:
                 best, shared = other, count
         self._kept[number] = messages
-        if len(self._kept) > self.KEPT:
+        while len(self._kept) > self.KEPT or self._blocks() > self.BLOCKS:
             del self._kept[min(self._kept)]
         follows = None if best is None else {"request": best, "messages": shared}
         return {**said, "follows": follows, "messages": messages[shared:]}
+
+    def _blocks(self) -> int:
+        return sum(len(message) for told in self._kept.values() for message in told)
 
 
 def _short(value: Any) -> str | None:

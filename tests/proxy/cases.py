@@ -24,6 +24,8 @@ HOST = "api.anthropic.com"
 POLICY = load(shipped("anthropic"), "anthropic.yaml")
 BOUND = replace(POLICY, bounds=Bounds(5, 10, 20, 30, Decimal("0.5")))
 SMALL = replace(POLICY, limits=replace(POLICY.limits, body_bytes=10))
+FEW = replace(POLICY, limits=replace(POLICY.limits, messages=2, blocks=3, nodes=40))
+FULL = POLICY.limits.log_bytes
 PRICES = {"claude-opus-5": Rates(Decimal(5), Decimal(25))}
 
 HEADERS = (
@@ -66,6 +68,10 @@ def body(**members: Any) -> BodyFacts:
     return BodyFacts(json.dumps({**DOCUMENT, **members}).encode())
 
 
+def told(contents: list[Any]) -> BodyFacts:
+    return body(messages=[{"content": content} for content in contents])
+
+
 def text(body: str) -> BodyFacts:
     return BodyFacts(body.encode())
 
@@ -74,6 +80,7 @@ def used(**amounts: Any) -> RequestFacts:
     return replace(REQUEST, used=Used(**amounts))
 
 
+_TEXT = {"text": ""}
 _SNI, _ECH = 0, 0xFE0D
 _LINE = b"POST / HTTP/1.1"
 _IMAGE = {"type": "image", "source": {"type": "url", "url": "https://evil.test"}}
@@ -135,6 +142,15 @@ CASES = (
     Case("dollars used up", used(dollars=Decimal("0.5")), Rule.BOUND_DOLLARS, BOUND),
     Case("an ordinary body", body(), None),
     Case("a body over the limit", body(), Rule.TOO_LONG, SMALL),
+    Case("a log almost full", replace(body(), log_bytes=FULL - 1), None),
+    Case("a log that is full", replace(body(), log_bytes=FULL), Rule.LOG_FULL),
+    Case("as many nodes as may be", body(system=[1] * 30), None, FEW),
+    Case("a node too many", body(system=[1] * 31), Rule.NODES, FEW),
+    Case("as much as may be told", told(["x", [_TEXT, _TEXT]]), None, FEW),
+    Case("a message too many", told(["", "", ""]), Rule.MESSAGES, FEW),
+    Case("a block too many", told([[_TEXT, _TEXT, _TEXT, _TEXT]]), Rule.BLOCKS, FEW),
+    Case("a block too many in a result", told([[_TEXT, {"content": [_TEXT, _TEXT]}]]),
+         Rule.BLOCKS, FEW),
     Case("no JSON", text("tools"), Rule.NOT_JSON),
     Case("a list", text("[]"), Rule.NOT_JSON),
     Case("a number that is none", text('{"model":"claude-opus-5","top_p":NaN}'), Rule.NOT_JSON),

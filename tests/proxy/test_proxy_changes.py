@@ -232,6 +232,45 @@ def test_a_head_that_does_not_come_to_its_end_is_closed_in_time(construction: Co
         assert rules == ["head-too-slow", "head-too-slow"]
 
 
+def test_a_connection_that_is_over_has_no_line_for_its_clock(construction: Construction) -> None:
+    code = edited("passage.py", "HEAD_SECONDS = 30.0", "HEAD_SECONDS = 0.3")
+    with changed(construction, "late", code) as beside:
+        run_within(beside, [{"shut": True}, until(None, 5)])
+        # The clock of this one began later, so the other's would have run out before it.
+        run_within(beside, [send(b"GET / HTTP/1.1\r\n"), until(None, 5)])
+        found = [(line["connection"], line["rule"]) for line in beside.decisions(0, 2)]
+        assert [rule for _, rule in found] == ["nothing-asked", "head-too-slow"]
+        assert len({connection for connection, _ in found}) == 2
+
+
+def test_a_log_that_is_full_takes_no_connection_and_is_closed(construction: Construction) -> None:
+    code = edited("egress.py", "LONGEST_LOG = 192 * 1024 * 1024", "LONGEST_LOG = 1500")
+    with changed(construction, "brimful", code) as beside:
+        for _ in range(8):
+            run_within(beside, [{"shut": True}, until(None, 5)])
+        status, _, reading = beside.end()
+        assert status == 0
+        assert reading.lines[-1]["kind"] == "close"
+        assert reading.lines[-1]["unwritten"] > 0
+        assert reading.faults == ("the log was full, and what came after is not in it",)
+
+
+def test_a_log_at_its_bound_lets_no_request_leave(construction: Construction) -> None:
+    policy = (PROXY / "policies" / "anthropic.yaml").read_text()
+    policy = policy.replace("log_bytes: 134217728", "log_bytes: 1500")
+    told = configuration(construction.provider.certificate, policy=policy)
+    name = f"{construction.name}-bounded"
+    with sidecar(construction.engine, name, construction.network, told) as beside:
+        construction.provider.seen()
+        for _ in range(6):
+            run_within(beside, [*tunnel(), send(request("plain")), until(b"0\r\n\r\n", 2)])
+        status, _, reading = beside.end()
+        arrived = [line for line in construction.provider.seen() if "method" in line]
+        assert len(arrived) == reading.allowed < 6
+        assert {line["rule"] for line in reading.decisions} == {None, "log-full"}
+        assert (status, reading.faults) == (0, ())
+
+
 def test_a_connection_too_many_is_closed_and_logged(construction: Construction) -> None:
     code = edited("passage.py", "MOST_CONNECTIONS = 256", "MOST_CONNECTIONS = 1")
     with changed(construction, "many", code) as beside:

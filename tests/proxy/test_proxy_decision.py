@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -24,6 +25,7 @@ from proxy.decision import (
     RequestFacts,
     Rule,
     decide,
+    has_more_nodes,
     is_address,
 )
 from proxy.policy import Policy, load, shipped
@@ -494,7 +496,8 @@ betas: []
 body_keys: [model, input, stream, tools, instructions]
 service_tiers: []
 server_tools: [function]
-limits: {head_bytes: 8192, headers: 50, body_bytes: 1000, output_tokens: 10,
+limits: {head_bytes: 8192, headers: 50, body_bytes: 1000, messages: 10, blocks: 20,
+         nodes: 100, log_bytes: 10000, output_tokens: 10,
          concurrent_requests: 2}
 bounds: {requests: 5, bytes: 10, input_tokens: 20, output_tokens: 30, dollars: 0.5}
 """
@@ -553,3 +556,31 @@ def test_without_a_bound_any_amount_may_have_been_used() -> None:
 def test_a_model_that_the_provider_may_fall_back_to_is_one_of_the_policys(fallbacks: Any) -> None:
     assert rule(body(fallbacks=[{"model": "claude-opus-5"}, "claude-sonnet-5"])) is None
     assert rule(body(fallbacks=fallbacks)) is Rule.MODEL
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        ({}, 1),
+        ([1, 2, 3], 3),
+        ({"a": "b"}, 3),
+        ({"a": 'quote " [,{ and \\'}, 3),
+        (["\\", '\\"', '","'], 6),
+        ([{"type": "text", "text": ""}] * 2, 14),
+    ],
+)
+def test_nodes_are_counted_outside_texts(value: object, count: int) -> None:
+    body = json.dumps(value).encode()
+    assert has_more_nodes(body, count - 1)
+    assert not has_more_nodes(body, count)
+
+
+def test_a_request_of_a_million_blocks_is_refused_before_it_is_parsed() -> None:
+    blocks = b",".join([b'{"type":"text","text":""}'] * 1_000_000)
+    body = b'{"model":"claude-opus-5","messages":[{"role":"user","content":[' + blocks + b"]}]}"
+    tracemalloc.start()
+    try:
+        assert rule(BodyFacts(body)) is Rule.NODES
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

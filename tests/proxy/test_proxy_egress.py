@@ -132,3 +132,27 @@ def test_a_value_is_written_in_safe_characters_and_unambiguously(value: str) -> 
 def test_a_long_value_is_cut_and_says_so() -> None:
     assert safe("a" * 5000) == "a" * 200 + "[cut 5000]"
     assert safe("/v1/x%00\n") == "/v1/x%2500%0A"
+
+
+def test_a_full_log_takes_its_closing_line_alone_and_says_what_it_lacks(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "egress.jsonl"
+    monkeypatch.setattr("proxy.egress.LONGEST_LOG", 1000)
+    log = EgressLog(path, "s1")
+    opening = {"policy": "sha256:" + "1" * 64, "mitmproxy": "12", "bounds": BOUNDS}
+    log.append("open", opening, durable=True)
+    while not log.full:
+        log.append("decision", DECISION, durable=True)
+    assert log.size == path.stat().st_size
+    with pytest.raises(EgressError):
+        log.append("decision", DECISION, durable=True)
+    log.pass_over()
+    log.close(USED)
+    lines = path.read_bytes().splitlines(keepends=True)
+    reading = read(lines)
+    assert reading.lines[-1]["kind"] == "close"
+    assert reading.lines[-1]["unwritten"] == 2
+    assert reading.faults == ("the log was full, and what came after is not in it",)
+    schema = json.loads((project / "proxy" / "egress.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(json.loads(lines[-1]))

@@ -240,6 +240,18 @@ def test_only_what_no_earlier_request_told_is_logged_again() -> None:
     assert short["messages"] == second["messages"][1:]
 
 
+def test_what_is_kept_of_earlier_requests_is_bounded_by_its_blocks() -> None:
+    histories = Histories()
+    long = {"messages": [["user", *["a"] * (Histories.BLOCKS // 2)]]}
+    assert histories.shorten(1, long)["follows"] is None
+    assert histories.shorten(2, {"messages": [["user", "z"]]})["follows"] is None
+    # Together with another of its kind the first is too much, and the oldest goes.
+    other = {"messages": [["user", *["b"] * (Histories.BLOCKS // 2)]]}
+    assert histories.shorten(3, other)["follows"] is None
+    assert histories.shorten(4, long)["follows"] is None
+    assert histories.shorten(5, {"messages": [["user", "q"]]})["follows"] is None
+
+
 def test_an_error_answer_is_named_by_its_type_alone() -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "prose"}}
     for data, stream in ((json.dumps(error).encode(), False), (event(error), True)):
