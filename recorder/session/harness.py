@@ -163,11 +163,26 @@ OFF_ROUTES = (
     "CLAUDE_CODE_USE_MANTLE",
     "CLAUDE_CODE_USE_VERTEX",
 )
+
+# Variables by which a file of the workspace could make the harness or its runtime print other
+# things into the recorded stream, or tell others of the session.
+UNSET_OUTPUT = (
+    "ANTHROPIC_LOG",
+    "BUN_CONFIG_VERBOSE_FETCH",
+    "DEBUG",
+    "NODE_DEBUG",
+    "OTEL_LOGS_EXPORTER",
+    "OTEL_LOG_LEVEL",
+    "OTEL_METRICS_EXPORTER",
+    "OTEL_TRACES_EXPORTER",
+)
+OFF_OUTPUT = ("CLAUDE_CODE_ENABLE_TELEMETRY",)
 MANAGED_SETTINGS = "/etc/claude-code/managed-settings.json"
 
 
 def pinned_routes(placeholder: str = PLACEHOLDER_KEY, form: Form = "api-key") -> dict[str, str]:
-    """Every variable that decides where the harness goes, at the one value it may have."""
+    """Every variable that decides where the harness goes and what else than its stream it prints
+    or tells, at the one value it may have."""
     return {
         **{name: placeholder if own == form else "" for name, own in CREDENTIAL_VARIABLES.items()},
         "ANTHROPIC_BASE_URL": "https://api.anthropic.com",
@@ -178,8 +193,8 @@ def pinned_routes(placeholder: str = PLACEHOLDER_KEY, form: Form = "api-key") ->
         "NODE_EXTRA_CA_CERTS": CERTIFICATE,
         "NODE_TLS_REJECT_UNAUTHORIZED": "1",
         "SSL_CERT_FILE": CERTIFICATE,
-        **dict.fromkeys(UNSET_ROUTES, ""),
-        **dict.fromkeys(OFF_ROUTES, "0"),
+        **dict.fromkeys((*UNSET_ROUTES, *UNSET_OUTPUT), ""),
+        **dict.fromkeys((*OFF_ROUTES, *OFF_OUTPUT), "0"),
     }
 
 

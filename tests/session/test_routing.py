@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from recorder.rehearsal.certificates import make_authority
-from recorder.session.harness import OFF_ROUTES, pinned_routes
+from recorder.session.harness import OFF_OUTPUT, OFF_ROUTES, pinned_routes
 from tests.session.stage import MODEL, Block, File, Scene, Stage, Take, Turn, bash, text, turn
 
 PLAIN, SECURE, SOCKET = "http://127.0.0.1:8901", "https://127.0.0.1:8902", "/workspace/fake.sock"
@@ -46,7 +46,7 @@ TURNINGS: dict[str, dict[str, str]] = {
 
 def aimed(name: str) -> str:
     """A value of a pinned variable that would lead to the fake, or to another account."""
-    if name in OFF_ROUTES:
+    if name in (*OFF_ROUTES, *OFF_OUTPUT):
         return "1"
     if name == "NODE_TLS_REJECT_UNAUTHORIZED":
         return "0"
