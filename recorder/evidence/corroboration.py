@@ -623,7 +623,7 @@ class _Join:
             if self._of_a_conversation(exchange):
                 self.find(
                     Disagreement.LEFT_OUT,
-                    f"message {exchange.message} is of a conversation of the session's and has no "
+                    f"message {exchange.message} is of the session's own conversation and has no "
                     "place in the stream",
                     None,
                     exchange.number,
@@ -659,15 +659,15 @@ class _Join:
             )
 
     def _of_a_conversation(self, exchange: Exchange) -> bool:
-        """Whether an answer that no thread explains was given whole to the harness's own head.
+        """Whether an answer that no thread explains is a whole one to the main conversation's head.
 
-        Requests beside the transcript have a head of their own.
+        Requests beside the transcript have a head of their own, and so have agents, of which one
+        that an agent runs is not shown at all.
         """
-        heads = {thread.head for thread in self.threads.values()} | {self._main_head()}
         return (
             exchange.session is not None
             and self._own(exchange)
-            and exchange.head in heads
+            and exchange.head == self._main_head()
             and exchange.whole
             and bool(exchange.substance)
         )
