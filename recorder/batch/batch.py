@@ -164,6 +164,43 @@ def held(out: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def held_session(directory: Path) -> Iterator[None]:
+    """The one driver of a session's own directory, which is made, and goes again if left empty.
+
+    The directory itself is locked, so that no file of a lock is beside what was recorded. Refusal
+    20 for a second driver, 19 for a link, 2 where a session is in it already.
+    """
+    refuse_link(directory.parent)
+    refuse_link(directory)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Refusal(
+                ExitCode.HELD,
+                f"{directory}: another driver records this session: give another --session",
+            ) from error
+        refuse_used(directory)
+        try:
+            yield
+        finally:
+            if not any(directory.iterdir()):
+                directory.rmdir()
+    finally:
+        os.close(descriptor)
+
+
+def refuse_used(directory: Path) -> None:
+    """Refusal 2 for a session's directory that holds something."""
+    if directory.exists() and any(directory.iterdir()):
+        raise Refusal(
+            ExitCode.USAGE, f"{directory}: holds a session already: give another --session or --out"
+        )
+
+
 def run_batch(
     spec: BatchSpec,
     corpus: Path,

@@ -14,7 +14,13 @@ from typing import Annotated
 import typer
 
 from recorder.batch.assembly import read_session
-from recorder.batch.batch import image_id, prove_construction, source_of
+from recorder.batch.batch import (
+    held_session,
+    image_id,
+    prove_construction,
+    refuse_used,
+    source_of,
+)
 from recorder.batch.line import lay_line
 from recorder.batch.recording import Job, Recorded, Setting
 from recorder.batch.run import run_jobs
@@ -130,10 +136,7 @@ def record_session(
     directory = out / "sessions" / session
     require_outside_corpus(out, corpus, "output directory")
     outside_home(out, "output directory")
-    if directory.exists() and any(directory.iterdir()):
-        raise Refusal(
-            ExitCode.USAGE, f"{directory}: holds a session already: give another --session or --out"
-        )
+    refuse_used(directory)
     recorded: list[Recorded] = []
     with work_directory() as work:
         laid = lay_line(
@@ -163,7 +166,7 @@ def record_session(
                 uid=SESSION_UID,
             )
             labels = {DRIVER_LABEL: driver_identity()}
-            with nothing_left(engine):
+            with held_session(directory), nothing_left(engine):
                 prove_construction(engine, images[0], out.absolute())
                 refuse_leaking_tools([laid], lister_on(engine, images[0]))
                 with source.upstream(engine, driver_name(), labels) as upstream:
