@@ -95,7 +95,10 @@ def run_check(
     )
     try:
         end = run_program(engine, image, program, name=name, labels=labels, uid=uid)
-    except (DockerException, RequestException, ConnectionError) as error:
+    except (DockerException, RequestException, Refusal) as error:
+        if isinstance(error, Refusal) and error.code != ExitCode.MISSING:
+            # A container that is not confined: no failure of the engine's.
+            raise
         # The session that is checked has ended and may have spent: its stream and its evidence
         # are kept with the reason, which an exception that ends the driver would lose.
         end = ProgramEnd(None, False, b"", b"", f"the engine failed: {error}")

@@ -128,7 +128,13 @@ def main() -> int:
                 "the same command again",
             )
         if error.filename is None:
-            raise
+            # No file's: a connection's, or one that the system had no resources for.
+            why = error.strerror or str(error) or type(error).__name__
+            return say(
+                ExitCode.MISSING,
+                f"the system or the engine failed a call ({why}): see `recorder engine status`, "
+                "and run the same command again",
+            )
         return say(ExitCode.USAGE, f"{error.filename}: {error.strerror}")
     return ExitCode.DONE
 

@@ -29,8 +29,12 @@ def open_engine_socket(docker_host: str, timeout: float) -> socket.socket:
     parts = urlsplit(docker_host)
     if parts.scheme == "unix":
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(timeout)
-        connection.connect(parts.path)
+        try:
+            connection.settimeout(timeout)
+            connection.connect(parts.path)
+        except BaseException:
+            connection.close()
+            raise
         return connection
     if parts.scheme in ("tcp", "http", "https") and parts.hostname:
         verify = bool(os.environ.get("DOCKER_TLS_VERIFY")) or parts.scheme == "https"
@@ -70,24 +74,32 @@ class Attachment:
         return isinstance(self.connection, ssl.SSLSocket) and self.connection.pending() > 0
 
     def read(self) -> list[tuple[Stream, bytes]]:
-        """The next pieces; sets ``ended`` when the stream has ended. Waits on the socket."""
+        """The next pieces; sets ``ended`` when the stream has ended. Waits on the socket.
+
+        Refusal 3 where the connection broke, TimeoutError where the caller bounded the wait.
+        """
         if self._early:
             pieces = list(self._early)
             self._early.clear()
             return pieces
         try:
             data = self.connection.recv(READ_SIZE)
-        except ConnectionResetError:
-            # The engine went away: the same as an end, and the caller asks it what became of
-            # the container.
-            data = b""
+        except TimeoutError:
+            # The caller's own bound on the wait, and not the engine's fault.
+            raise
+        except OSError as error:
+            raise stopped_answering("while it was read", error) from error
         if not data:
             self.ended = True
             return []
         return list(self.frames.feed(data))
 
     def send(self, data: bytes) -> None:
-        self.connection.sendall(data)
+        """Refusal 3 where the connection broke."""
+        try:
+            self.connection.sendall(data)
+        except OSError as error:
+            raise stopped_answering("while it was written to", error) from error
 
     def close(self) -> None:
         self.connection.close()
@@ -99,8 +111,25 @@ class Attachment:
         self.close()
 
 
+def stopped_answering(when: str, error: OSError) -> Refusal:
+    """Refusal 3: the engine's connection to a container broke, and when."""
+    why = error.strerror or str(error) or type(error).__name__
+    return Refusal(
+        ExitCode.MISSING,
+        f"the engine stopped answering: its connection to a container broke {when} ({why}): "
+        "see `recorder engine status`, and run the same command again",
+    )
+
+
 def attach(docker_host: str, container: str, timeout: float = 60.0) -> Attachment:
-    """Attach to a created container. OSError where the engine cannot be reached."""
+    """Attach to a created container. Refusal 3 where the engine does not do it."""
+    try:
+        return _attach(docker_host, container, timeout)
+    except OSError as error:
+        raise stopped_answering("as it was opened", error) from error
+
+
+def _attach(docker_host: str, container: str, timeout: float) -> Attachment:
     connection = open_engine_socket(docker_host, timeout)
     try:
         request = (

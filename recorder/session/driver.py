@@ -344,8 +344,8 @@ class Session:
         while not attachment.ended and why != "stream":
             try:
                 streams.take(attachment)
-            except (TimeoutError, FrameError):
-                # The pipe did not close in time; why the session was stopped says more.
+            except (TimeoutError, FrameError, Refusal):
+                # The pipe did not close in time, or broke; why the session was stopped says more.
                 break
         return why
 
