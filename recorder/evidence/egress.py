@@ -27,6 +27,8 @@ BOUND_RULES = {
     Rule.BOUND_OUTPUT_TOKENS: "tokens out",
     Rule.BOUND_DOLLARS: "dollars",
 }
+# The host of a line that names none, as evidence holds it.
+NO_HOST = "-:-"
 # The layers at which a request was already one to the provider's own host.
 REQUEST_LAYERS = frozenset({"head", "request", "body"})
 
@@ -155,9 +157,19 @@ def phrase(asked: Sequence[Asked], verb: str) -> str:
     """``3 requests to `h```, joined, or ``no request``: the words of a transcript's prose."""
     if not asked:
         return f"{verb} {requests(0)}"
-    by_host: Counter[str] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for item in asked:
-        by_host[item.host] += item.count
-    ordered = sorted(by_host.items(), key=lambda item: (-item[1], item[0]))
-    parts = [f"{requests(count)} to `{host}`" for host, count in ordered]
+        counts[_place(item)] += item.count
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    parts = [
+        f"{count} {noun if count == 1 else noun + 's'} {where}" for (noun, where), count in ordered
+    ]
     return f"{verb} {', '.join(parts)}"
+
+
+def _place(item: Asked) -> tuple[str, str]:
+    """What was counted, and where it went: ``request`` and ``to `h``` where a host was named."""
+    if item.host != NO_HOST:
+        return "request", f"to `{item.host}`"
+    nothing = item.rule == Rule.NOTHING_ASKED
+    return "connection", "that asked nothing" if nothing else "that named no host"

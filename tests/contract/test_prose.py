@@ -19,7 +19,7 @@ from recorder.evidence.document import (
     Evidence,
     encode_evidence,
 )
-from recorder.evidence.egress import Asked, Fetch, summarise
+from recorder.evidence.egress import Asked, Fetch, phrase, summarise
 from recorder.evidence.prose import REHEARSAL_STATEMENT, UNCOMPARED, statements
 from recorder.session.harness import command_line
 from tests.audit.sessions import HOST, Lines, allowed, decision, write_log
@@ -316,3 +316,13 @@ def test_h35_a_log_counts_what_asked_the_provider_to_reach_out(tmp_path: Path) -
     )
     assert summary.not_forwarded == 2
     assert (summary.allowed_count, summary.refused_count) == (1, 5)
+
+
+def test_a_connection_without_a_host_is_told_as_one(tmp_path: Path) -> None:
+    late = {"asked": {}, "layer": "head", "rule": "head-too-slow", "status": None}
+    nothing = {"asked": {}, "layer": "connect", "rule": "nothing-asked", "status": None}
+    log = write_log(
+        tmp_path, "s", tuple(("decision", decision(**one)) for one in (nothing, nothing, late))
+    )
+    said = phrase(summarise(log.read_bytes()).refused, "refused")
+    assert said == ("refused 2 connections that asked nothing, 1 connection that named no host")
