@@ -31,9 +31,9 @@ def canonical(value: Any) -> bytes:
 
 def _doubles(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _doubles(item) for key, item in value.items()}
+        return _same_or(value, {key: _doubles(item) for key, item in value.items()})
     if isinstance(value, list):
-        return [_doubles(item) for item in value]
+        return _same_or(value, [_doubles(item) for item in value])
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if type(value) is int and abs(value) > 1 << 53:
@@ -42,6 +42,19 @@ def _doubles(value: Any) -> Any:
         except OverflowError:
             return value
     return value
+
+
+def _same_or(value: Any, made: Any) -> Any:
+    """The value itself where what was made of it has the very same items: a body that is all small
+    objects would otherwise stand in memory three times."""
+    if len(value) != len(made):
+        return made
+    pairs = (
+        zip(value.values(), made.values(), strict=True)
+        if isinstance(value, dict)
+        else zip(value, made, strict=True)
+    )
+    return value if all(item is its for item, its in pairs) else made
 
 
 def digest(value: Any) -> str:
@@ -91,9 +104,11 @@ def blocks_of(content: Any) -> Sequence[Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items() if key != "cache_control"}
+        return _same_or(
+            value, {key: _plain(item) for key, item in value.items() if key != "cache_control"}
+        )
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return _same_or(value, [_plain(item) for item in value])
     return value
 
 

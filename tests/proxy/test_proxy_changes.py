@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from tests.proxy.construction import (
     PROXY,
     Exchange,
     RunningSidecar,
+    agent,
     changed_code,
     configuration,
     hooks,
@@ -269,6 +272,41 @@ def test_a_log_at_its_bound_lets_no_request_leave(construction: Construction) ->
         assert len(arrived) == reading.allowed < 6
         assert {line["rule"] for line in reading.decisions} == {None, "log-full"}
         assert (status, reading.faults) == (0, ())
+
+
+def test_bodies_at_every_limit_balloon_neither_the_sidecar_nor_its_log(
+    construction: Construction,
+) -> None:
+    told = configuration(construction.provider.certificate)
+    name = f"{construction.name}-heavy"
+    block = b'{"type":"text","text":""}'
+    over = _telling(b",".join([block] * 1_000_000))
+    many = [_telling(b",".join([block] * count)) for count in (30_000, 29_999, 29_998, 29_997)]
+    dense = b'{"model":"claude-opus-5","messages":[],"system":['
+    dense += b",".join(b'{"%x":0}' % number for number in range(82_000)) + b"]"
+    dense += b" " * ((1 << 25) - len(dense) - 1) + b"}"
+    engine = construction.engine
+    with (
+        sidecar(engine, name, construction.network, told) as beside,
+        agent(engine, f"{name}-agent", f"{name}-socket") as asking,
+    ):
+        ends = []
+        for body in (over, over, *many, dense, dense):
+            steps = [*tunnel(), send(request(body=body)), until(b"}", 20)]
+            ends.append(asking.run(steps).text)
+        assert b"body-too-many-nodes" in ends[0]
+        made = beside.engine.api.exec_create(beside.container, ["cat", "/proc/1/status"])
+        status = beside.engine.api.exec_start(made["Id"]).decode()
+        most = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert most is not None
+        assert int(most[1]) * 1024 < 250_000_000
+        reading = beside.end()[2]
+        assert (reading.allowed, reading.faults) == (6, ())
+        assert sum(len(json.dumps(line)) for line in reading.lines) < 24 << 20
+
+
+def _telling(blocks: bytes) -> bytes:
+    return b'{"model":"claude-opus-5","messages":[{"role":"user","content":[' + blocks + b"]}]}"
 
 
 def test_a_connection_too_many_is_closed_and_logged(construction: Construction) -> None:
