@@ -8,13 +8,15 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from proxy.policy import load as load_policy
+from proxy.policy import shipped
 from recorder import __version__
 from recorder.batch.assembly import Expected, Kept, assemble, read_session, refuse_link
 from recorder.batch.line import LaidLine, lay_line
@@ -44,6 +46,8 @@ from recorder.session.sidecar import Credential, Upstream
 from recorder.session.upstream import provider_network, rehearsal_network
 from recorder.workspace.place import outside_home, require_outside_corpus
 
+# Names that the harness turns into a model's own before it asks.
+MODEL_ALIASES = frozenset({"default", "haiku", "opus", "opusplan", "sonnet"})
 CONSTRUCTION_SCHEMA = "recorder.construction/1"
 
 
@@ -67,6 +71,7 @@ class Source:
     rehearsal: str | None
     credential: Credential
     choice: Choice = "api-key"
+    name: str = "the rehearsal script"
 
     @property
     def digest(self) -> str | None:
@@ -79,6 +84,19 @@ class Source:
             return self.credential
         value = rehearsal_credential(probe, session)
         return rehearsed(Credential("api_key", value), self.choice, time.time())
+
+    def require_answers(self, probes: Iterable[str]) -> None:
+        """Refusal 2 for a script without an answer to a probe that is to run."""
+        if self.rehearsal is None:
+            return
+        script = load_script(self.rehearsal, self.name)
+        silent = sorted({probe for probe in probes if script.of(probe) is None})
+        if silent:
+            raise Refusal(
+                ExitCode.USAGE,
+                f"{self.name}: answers nothing to {', '.join(silent)}: give each its turns, or a "
+                "default",
+            )
 
     @property
     def credentials(self) -> str:
@@ -112,7 +130,7 @@ def source_of(
                 ExitCode.USAGE, f"{rehearsal}: is not UTF-8 (byte {error.start + 1})"
             ) from error
         load_script(text, str(rehearsal))
-        return Source(text, Credential("none", ""), choice or "api-key")
+        return Source(text, Credential("none", ""), choice or "api-key", str(rehearsal))
     if credential is None:
         raise Refusal(
             ExitCode.MISSING,
@@ -120,6 +138,19 @@ def source_of(
             "Code, or rehearse with --rehearse SCRIPT and spend nothing",
         )
     return Source(None, credential)
+
+
+def require_model(model: str | None, where: str) -> None:
+    """Refusal 2 for a model that no request of a session may name, by the policy it runs under."""
+    models = load_policy(shipped("anthropic"), "the policy").models
+    if model is None or model in models or model in MODEL_ALIASES:
+        return
+    allowed = [*sorted(models.exact), *(f"{prefix}*" for prefix in models.prefixes)]
+    raise Refusal(
+        ExitCode.USAGE,
+        f"{where} {model!r}: the policy lets no such model be asked; it allows "
+        f"{', '.join(allowed)}, and the harness's names {', '.join(sorted(MODEL_ALIASES))}",
+    )
 
 
 def image_id(engine: Engine, name: str) -> str:
@@ -221,6 +252,7 @@ def run_batch(
     ``starting`` gets how many sessions are to run, before the first; ``ended`` how many of how
     many have ended.
     """
+    require_model(spec.model, "model")
     require_outside_corpus(out, corpus, "output directory")
     outside_home(out, "output directory")
     out.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -236,6 +268,7 @@ def run_batch(
             )
             for number, line in enumerate(spec.lines, start=1)
         ]
+        source.require_answers(probe.id for laid in lines for probe in laid.probes)
         order = slots(
             [(laid.line.tier, laid.line.arm, len(laid.probes), laid.repetitions) for laid in lines],
             spec.seed,

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
+
 from recorder import __version__
 from recorder.batch.checking import Check, CheckEnd, not_run, patched, run_check
 from recorder.engine.client import Engine
@@ -411,7 +413,8 @@ def _refuse(
         raise Refusal(
             ExitCode.CAP,
             f"{name}: had used up {egress.bound.said}, so its sidecar let nothing more of it out "
-            f"({egress.bound.refused} requests refused): record it again with a higher bound",
+            f"({egress.bound.refused} requests refused); it spent {_spent(job)}, of which the last "
+            "answer may be over a bound: record it again with a higher one",
         )
     if status != 0 and not observation.capped:
         raise Refusal(
@@ -436,6 +439,14 @@ def _refuse(
             faults = (f"its stream holds no init line ({what}), so nothing states what it loaded",)
         raise Refusal(ExitCode.CONFINEMENT, *(f"{name}: {fault}" for fault in faults))
     require_whole(observation, need_result=True, name=f"{name}, raw.jsonl")
+
+
+def _spent(job: Job) -> str:
+    """What a session's sidecar counted, by the last line of its log, which was found whole."""
+    *_, last = (job.directory / "egress.jsonl").read_bytes().splitlines()
+    used = msgspec.json.decode(last).get("used") or {}
+    dollars = used.get("dollars")
+    return "an unknown amount" if dollars is None else f"{dollars} dollars by the price table"
 
 
 def _harness_failure(

@@ -123,10 +123,12 @@ def run(
     if private is not None:
         print(sign_batch(out.absolute(), private))
     if report.failed:
+        failed = [name for name, kept in report.rows if kept is not None and kept.event is None]
         raise Refusal(
             ExitCode.FAILED,
-            f"{report.failed} of {len(report.rows)} sessions failed to record: see "
-            f"{out}/sessions/*/evidence.json",
+            f"{report.failed} of {len(report.rows)} sessions failed to record: "
+            f"{', '.join(failed)}: {out}/sessions/NAME/evidence.json says why; to record one again "
+            "move its directory out of there and run the same batch again",
         )
 
 

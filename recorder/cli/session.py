@@ -19,6 +19,7 @@ from recorder.batch.batch import (
     image_id,
     prove_construction,
     refuse_used,
+    require_model,
     source_of,
 )
 from recorder.batch.line import lay_line
@@ -47,6 +48,9 @@ from recorder.workspace.place import outside_home, require_outside_corpus
 CREDENTIALS_HELP = (
     "api-key, bearer, claude (its .credentials.json): sealed, the session gets a placeholder; "
     "copy: the file itself is copied in. Without it, the first that the host has."
+)
+DOLLARS_HELP = (
+    "Once it has spent this, its sidecar lets no more of it out; the last answer may go over it."
 )
 NAME_LETTERS = frozenset(string.ascii_letters + string.digits + "._-")
 NAME_LENGTH = 128
@@ -111,9 +115,7 @@ def record_session(
         Path | None, typer.Option(help="A script that answers instead of the provider.")
     ] = None,
     credentials: Annotated[Choice | None, typer.Option(help=CREDENTIALS_HELP)] = None,
-    session_dollars: Annotated[
-        float | None, typer.Option(min=0.01, help="Its sidecar lets no more be spent than this.")
-    ] = None,
+    session_dollars: Annotated[float | None, typer.Option(min=0.01, help=DOLLARS_HELP)] = None,
 ) -> None:
     """Record one session of a probe; its files say how, and what refused it if something did."""
     if not 0 < len(session) <= NAME_LENGTH or session[0] in ".-" or not {*session} <= NAME_LETTERS:
@@ -125,6 +127,7 @@ def record_session(
     for option, value in (("--timeout", timeout), ("--session-dollars", session_dollars)):
         if value is not None and not math.isfinite(value):
             raise Refusal(ExitCode.USAGE, f"{option} {value}: give a finite number")
+    require_model(model, "--model")
     if plan is not None and (plan_command is not None or lock is not None or seed):
         raise Refusal(
             ExitCode.USAGE,
@@ -150,6 +153,8 @@ def record_session(
             probe=probe,
         )
         chosen = laid.task(probe)
+        if source is not None:
+            source.require_answers([probe])
         source = source or source_of(None, credential_of_host(credentials))
         require_lasting(source.credential, f"session {session}", seconds=timeout, now=time.time())
         engine = open_engine(docker_host())

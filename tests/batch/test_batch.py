@@ -300,7 +300,8 @@ def test_a_session_that_fails_is_listed_and_not_run_again(tmp_path: Path) -> Non
     assert ran.code == 17
     name = "L1-regression-present-p1-r1"
     assert f"session {name}: the harness exited 1" in ran.err
-    assert "1 of 1 sessions failed to record" in ran.err
+    assert f"1 of 1 sessions failed to record: {name}: " in ran.err
+    assert "move its directory out of there" in ran.err
     assert name in ran.out
     assert not list((out / "assembled").glob("*"))
     before = held(out / "sessions" / name)

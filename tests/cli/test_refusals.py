@@ -266,6 +266,33 @@ def test_a_batch_file_with_a_credential_or_a_bound_that_is_none(
     refused(run(*words), 2, str(spec), says)
 
 
+@pytest.mark.parametrize("verb", ["record", "batch"])
+def test_a_model_that_the_policy_lets_nobody_ask(
+    run: Run, out: Path, tmp_path: Path, verb: str
+) -> None:
+    words = record(out, model="gpt-5")
+    if verb == "batch":
+        words = unrehearsed("batch", out, tmp_path, "--rehearse", str(SCRIPT))
+        spec = tmp_path / "batch.yaml"
+        spec.write_text(spec.read_text().replace("claude-sonnet-4-5", "gpt-5"))
+    refused(run(*words), 2, "model 'gpt-5'", "claude-*")
+    assert not out.exists()
+    refused(run(*record(out, model="sonnet")), 3, DEAD_ENGINE)
+
+
+@pytest.mark.parametrize("verb", ["record", "batch"])
+def test_a_rehearsal_script_without_an_answer_to_a_probe(
+    run: Run, out: Path, tmp_path: Path, verb: str
+) -> None:
+    script = tmp_path / "script.yaml"
+    script.write_text("PROBE-EX-other: [{content: [{text: a}]}]\n")
+    words = record(out, rehearse=script)
+    if verb == "batch":
+        words = unrehearsed("batch", out, tmp_path, "--rehearse", str(script))
+    refused(run(*words), 2, str(script), PROBE)
+    assert not list(out.glob("sessions/*"))
+
+
 @pytest.mark.parametrize("option", ["timeout", "session-dollars"])
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_a_bound_of_a_session_that_is_no_number(

@@ -185,6 +185,7 @@ def test_a_session_over_its_dollars_is_refused_and_its_record_says_so(stage: Sta
     assert refusal is not None
     assert refusal.code == ExitCode.CAP
     assert "0.01" in refusal.reasons[0]
+    assert f"it spent {used['dollars']} dollars" in refusal.reasons[0]
     bound = take.recorded.evidence.egress.bound
     assert bound is not None
     assert (bound.rule, bound.limit, bound.refused) == ("bound-dollars", "0.01", len(refused))
