@@ -176,9 +176,9 @@ def nothing_left(engine: Engine) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # What ended the body says more than an engine that cannot be asked now; what is left
+        # What ended the body says more than an engine or a disk that fails now; what is left
         # then is the next driver's to collect.
-        with suppress(DockerException, RequestException):
+        with suppress(DockerException, RequestException, OSError):
             _collect(engine, driver_identity().__eq__)
         raise
 

@@ -24,7 +24,7 @@ from recorder.batch.recording import Job, Line, Setting
 from recorder.engine.client import Engine
 from recorder.plan.composition import IdentityMembers
 from recorder.rehearsal.script import credential
-from recorder.session.leftovers import DRIVER_LABEL
+from recorder.session.leftovers import DRIVER_LABEL, driver_identity
 from recorder.session.sidecar import Credential, Upstream
 from recorder.workspace.manifest import manifest_of
 
@@ -47,6 +47,13 @@ def program_as_harness(monkeypatch: pytest.MonkeyPatch, *, believed: bool = True
     monkeypatch.setattr(recording, "command_line", shell)
     if believed:
         monkeypatch.setattr(recording, "require_agreement", lambda *_: None)
+
+
+def own_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on what is made is another driver's than the rig's, and collected apart from it."""
+    identity = driver_identity() + "-of-this-test"
+    for module in ("recorder.batch.recording", "recorder.session.leftovers"):
+        monkeypatch.setattr(f"{module}.driver_identity", lambda: identity)
 
 
 def line_of(tree: Path) -> Line:

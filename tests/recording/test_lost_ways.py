@@ -16,7 +16,7 @@ from recorder.session.attach import Attachment
 from recorder.session.container import EGRESS_LOG
 from recorder.session.driver import OUTCOME_FILE
 from recorder.session.leftovers import nothing_left
-from tests.recording.rig import Rig, line_of, program_as_harness
+from tests.recording.rig import Rig, line_of, own_identity, program_as_harness
 from tests.session.stage import archive_of
 
 pytestmark = pytest.mark.engine
@@ -92,6 +92,7 @@ def test_an_egress_log_that_cannot_be_had_is_left_for_the_collection(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program_as_harness(monkeypatch)
+    own_identity(monkeypatch)
     tree = tmp_path / "tree"
     tree.mkdir()
     job = rig.job(line_of(tree), "owed", "echo begun", tmp_path)

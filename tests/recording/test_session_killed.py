@@ -16,12 +16,14 @@ import pytest
 from recorder.batch.recording import Recorded, open_session, record
 from recorder.refusal import ExitCode, Refusal
 from recorder.session import driver
+from recorder.session.leftovers import nothing_left
 from tests.recording.rig import (
     EXAMPLES,
     PROBE,
     Rig,
     eventually,
     line_of,
+    own_identity,
     program_as_harness,
     recorder,
 )
@@ -139,13 +141,21 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_running(
     rig: Rig, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program_as_harness(monkeypatch)
+    own_identity(monkeypatch)
     with small_disk(tmp_path / "small", 256) as out:
         setting = rig.setting(disk_floor=0)
         job = rig.job(line_of(tree), "full", "yes", out)
         session = open_session(rig.engine, job, setting)
         with pytest.raises(OSError, match="No space left on device"):
             record(session, job, setting)
+        # Its egress log had no room, so what holds it is left, ended, and collected once there is.
+        left = rig.engine.containers("recorder.session=full")
+        assert {container["State"] for container in left} == {"exited"}
+        subprocess.run(["mount", "-o", "remount,size=8m", out], check=True)
+        with pytest.raises(KeyError), nothing_left(rig.engine):
+            raise KeyError
         assert not rig.engine.containers("recorder.session=full")
+        assert (job.directory / "egress.jsonl").stat().st_size > 0
         assert (job.directory / "raw.jsonl").stat().st_size > 0
 
 
