@@ -40,6 +40,8 @@ POLICY = load(shipped("anthropic"), "policy")
 
 
 class Log:
+    size = 0
+
     def __init__(self):
         self.lines = []
 
