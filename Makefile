@@ -53,7 +53,7 @@ test: setup test-tools
 	@$(PYTHON) -m pytest -m "not slow and not bench" $(TESTS)
 
 test-long: setup test-tools
-	@$(PYTHON) -m pytest -m "not bench" $(TESTS)
+	@RECORDER_EXAMPLES=new $(PYTHON) -m pytest -m "not bench" $(TESTS)
 
 # Every bench runs, also after one that missed its floor; the exit status is then not 0.
 bench: setup

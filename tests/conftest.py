@@ -16,8 +16,10 @@ from recorder.refusal import Refusal
 PROJECT = Path(__file__).parent.parent
 
 # How long an example takes is the machine's business; what it shows is the test's.
-settings.register_profile("recorder", deadline=None)
-settings.load_profile("recorder")
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("new", deadline=None)
+# The same examples in every run of make test; new ones in every run of make test-long.
+settings.load_profile(os.environ.get("RECORDER_EXAMPLES", "same"))
 
 
 @pytest.fixture(scope="session")

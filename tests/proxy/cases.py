@@ -105,6 +105,8 @@ CASES = (
     Case("a bare LF", HeadFacts(_LINE + b"\r\na: b\nc", whole=True), Rule.HEAD_CONTROL),
     Case("a folded header", HeadFacts(_LINE + b"\r\na: b\r\n c", whole=True), Rule.HEAD_FOLDED),
     Case("no request line", HeadFacts(b"POST /", whole=True), Rule.HEAD_MALFORMED),
+    Case("a tunnel of no version we know",
+         HeadFacts(b"CONNECT a:443 HTTP/0.1\r\nHost: a:443", whole=True), Rule.VERSION),
     Case("a space before a colon", HeadFacts(_LINE + b"\r\na : b", whole=True),
          Rule.HEAD_MALFORMED),
     Case("an ordinary request", REQUEST, None),

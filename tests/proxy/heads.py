@@ -53,6 +53,15 @@ def strictly(data: bytes) -> Message | None:
     return Message(message.method, message.target, headers, rest[:length])
 
 
+def strictly_all(data: bytes) -> list[Message]:
+    """The requests that the bytes hold one after another, up to the first that is none."""
+    found = []
+    while (message := strictly(data)) is not None:
+        found.append(message)
+        data = data[data.index(b"\r\n\r\n") + 4 + len(message.body) :]
+    return found
+
+
 def may_leave(message: Message) -> bool:
     """Whether the shipped policy lets a request with such a head leave, by its own words."""
     return (
