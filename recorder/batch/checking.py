@@ -95,7 +95,7 @@ def run_check(
     )
     try:
         end = run_program(engine, image, program, name=name, labels=labels, uid=uid)
-    except (DockerException, RequestException, Refusal) as error:
+    except (DockerException, RequestException, OSError, Refusal) as error:
         if isinstance(error, Refusal) and error.code != ExitCode.MISSING:
             # A container that is not confined: no failure of the engine's.
             raise
