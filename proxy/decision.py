@@ -370,7 +370,7 @@ def _head(policy: Policy, facts: HeadFacts) -> Allowed | Refused:
         return Refused(Rule.HEAD_FOLDED)
     if not re.fullmatch(rb"[A-Za-z]+ [^ \t]+ HTTP/\d\.\d", lines[0]):
         return Refused(Rule.HEAD_MALFORMED)
-    if lines[0][:8].upper() == b"CONNECT " and not lines[0].endswith(b" HTTP/1.1"):
+    if lines[0][:8].upper() == b"CONNECT " and not lines[0].endswith((b" HTTP/1.1", b" HTTP/1.0")):
         return Refused(Rule.VERSION)
     if not all(re.match(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:", line) for line in lines[1:]):
         return Refused(Rule.HEAD_MALFORMED)

@@ -82,7 +82,8 @@ def connects(data: bytes) -> bool:
     head, end, _ = data.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     fields = [_FIELD.fullmatch(line) for line in lines[1:]]
-    if not end or lines[0] != f"CONNECT {HOST}:443 HTTP/1.1".encode() or not all(fields):
+    firsts = [f"CONNECT {HOST}:443 HTTP/1.{minor}".encode() for minor in (0, 1)]
+    if not end or lines[0] not in firsts or not all(fields):
         return False
     hosts = [field[2].decode() for field in fields if field and field[1].lower() == b"host"]
     return len(hosts) < 2 and all(host in (HOST, f"{HOST}:443") for host in hosts)
