@@ -25,7 +25,9 @@ NAMED: Mapping[str, Mapping[str, Any]] = {
     "subagent": {"corroborated": 7, "not_shown": 0},
     "subagentbg": {"not_shown": 2, "alone": {"a subagent's, not shown": 1}},
     "agents": {"not_shown": 6, "alone": {"a subagent's, not shown": 2}},
-    "twins": {"corroborated": 15, "not_shown": 0},
+    # Whether the two end together or apart decides how often the main conversation is woken, and so
+    # how many blocks there are: 15 or 16, all of them corroborated.
+    "twins": {"normalised": {}, "not_shown": 0},
     "toolong-once": {"alone": {"refused by the provider": 1, "side call": 2}},
     "errdropmidx2": {"alone": {"cut": 2}},
     "errovermidx2": {"alone": {"cut": 1}},
