@@ -25,12 +25,12 @@ from recorder.batch.checking import Check, CheckEnd, not_run, patched, run_check
 from recorder.engine.client import Engine
 from recorder.evidence.corroboration import corroborate
 from recorder.evidence.corroboration_record import record_of, require_agreement
+from recorder.evidence.counting import counts_of
 from recorder.evidence.document import (
     SCHEMA,
     Attach,
     CheckRecord,
     CorroborationRecord,
-    Counts,
     CredentialRecord,
     Egress,
     Evidence,
@@ -61,7 +61,6 @@ from recorder.session.sidecar import Credential, Upstream
 from recorder.session.upstream import PROVIDER_HOST
 from recorder.stream.init_check import all_init_faults
 from recorder.stream.observation import Observation, observe
-from recorder.stream.outside import outside_paths
 from recorder.stream.provider import Unknown, provider_members
 from recorder.stream.whole import require_whole
 from recorder.transcript.contract import Event, Identity
@@ -69,6 +68,7 @@ from recorder.transcript.writer import event_yaml, transcript_markdown
 from recorder.transform.cites import DEFAULT_CITES_PATTERN, cites_in, compile_cites
 from recorder.transform.event import build_event
 from recorder.transform.produced import Places, ProducedFile, places_of, produced_paths
+from recorder.workspace import archive
 from recorder.workspace.archive import (
     ArchiveLimits,
     ArchiveReading,
@@ -662,17 +662,7 @@ def _evidence(
         sidecar={key: value for key, value in watched.sidecar.items() if key != "event"},
         session_container=masked(watched.session_inspect),
         sidecar_container=masked(watched.sidecar_inspect),
-        counts=Counts(
-            lines=observation.line_count,
-            bytes=observation.byte_count,
-            calls=len(observation.calls),
-            mcp_calls=observation.mcp_calls,
-            web_calls=observation.web_calls,
-            command_lifecycle_lines=observation.command_lifecycle_lines,
-            outside_paths=outside_paths(observation, WORKSPACE),
-            hook_events=dict(observation.hook_events),
-            dropped_blocks=dict(observation.dropped_blocks),
-        ),
+        counts=counts_of(observation),
         document_digests=dict(sorted(digests.items())),
         workspace=_workspace(changes) if changes is not None else None,
         egress=Egress(
@@ -707,11 +697,8 @@ def _evidence(
 
 
 def _workspace(changes: Changes) -> Workspace:
-    def lefts(items: Iterable[object]) -> tuple[Left, ...]:
-        return tuple(
-            Left(path=path_text(item.path), why=item.why)  # type: ignore[attr-defined]
-            for item in items
-        )
+    def lefts(items: Iterable[archive.Left]) -> tuple[Left, ...]:
+        return tuple(Left(path=path_text(item.path), why=item.why) for item in items)
 
     return Workspace(
         added=tuple(path_text(entry.path) for entry in changes.added),

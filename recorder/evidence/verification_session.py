@@ -23,9 +23,9 @@ from proxy.egress import read
 from recorder.batch.pinned import PinnedLine
 from recorder.evidence.corroboration import corroborate
 from recorder.evidence.corroboration_record import record_of
+from recorder.evidence.counting import counts_of
 from recorder.evidence.document import (
     CorroborationRecord,
-    Counts,
     Egress,
     Evidence,
     Workspace,
@@ -38,7 +38,6 @@ from recorder.evidence.verification_fault import Fault
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.harness import CONFIGURATION_DIRECTORY, WORKSPACE
 from recorder.stream.observation import Observation, observe
-from recorder.stream.outside import outside_paths
 from recorder.stream.provider import Unknown, provider_members
 from recorder.stream.whole import whole_faults
 from recorder.transcript.checker import check
@@ -230,17 +229,7 @@ class _Session:
     ) -> None:
         """Each member of the evidence that the raw files or the batch decide."""
         expected = self.expected
-        counts = Counts(
-            lines=observation.line_count,
-            bytes=observation.byte_count,
-            calls=len(observation.calls),
-            mcp_calls=observation.mcp_calls,
-            web_calls=observation.web_calls,
-            command_lifecycle_lines=observation.command_lifecycle_lines,
-            outside_paths=outside_paths(observation, WORKSPACE),
-            hook_events=dict(observation.hook_events),
-            dropped_blocks=dict(observation.dropped_blocks),
-        )
+        counts = counts_of(observation)
         members: dict[str, Any] = {
             "probe": expected.probe,
             "session": expected.name,
