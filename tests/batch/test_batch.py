@@ -18,6 +18,7 @@ from recorder.batch.schedule import slots
 from recorder.engine.client import open_engine
 from recorder.engine.connect import docker_host
 from recorder.refusal import Refusal
+from recorder.session.leftovers import DRIVER_LABEL
 from tests.recording.rig import EXAMPLES, Ran, eventually, recorder, running, things_of
 
 pytestmark = pytest.mark.engine
@@ -29,12 +30,16 @@ CHECK = 'python3 -I "{baseline}/tools/check_reports.py" "{workspace}"'
 
 @dataclass(frozen=True)
 class Resumed:
-    """``finished``: what each session that had its end at the kill held then, by file."""
+    """A batch that was killed. ``finished``: what each session with an end held then, by file.
+
+    ``contained`` are the sessions whose own container was still there.
+    """
 
     spec: Path
     out: Path
     second: Ran
     killed: frozenset[str]
+    contained: frozenset[str]
     finished: Mapping[str, Mapping[str, tuple[int, int, bytes]]]
     again: Ran
 
@@ -51,6 +56,20 @@ def batch_file(directory: Path, **changes: object) -> Path:
     return path
 
 
+def contained_sessions(driver_process: int) -> frozenset[str]:
+    """The sessions whose containers a driver that was killed left behind."""
+    engine = open_engine(docker_host())
+    try:
+        return frozenset(
+            labels["recorder.session"]
+            for labels in (found["Labels"] for found in engine.containers(DRIVER_LABEL))
+            if f":{driver_process}:" in labels[DRIVER_LABEL]
+            and labels["recorder.role"] == "session"
+        )
+    finally:
+        engine.close()
+
+
 def held(directory: Path) -> Mapping[str, tuple[int, int, bytes]]:
     return {
         path.name: (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes())
@@ -65,21 +84,28 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
     spec, out = batch_file(directory), directory / "out"
     sessions = out / "sessions"
     with running("batch", "run", spec, "--out", out) as process:
+        eventually("a session began", lambda: any(sessions.glob("*/started")), 90)
+        second = recorder("batch", "run", spec, "--out", out)
 
         def in_the_middle() -> bool:
             assert process.poll() is None, "the batch ended before it was killed"
             ended = {path.parent for path in sessions.glob("*/evidence.json")}
             begun = {path.parent for path in sessions.glob("*/started")}
-            return len(ended) >= 2 and bool(begun - ended)
+            unfinished = (
+                directory
+                for directory in begun - ended
+                if b'"type":"result"' not in (directory / "raw.jsonl").read_bytes()
+            )
+            return len(ended) >= 2 and any(unfinished)
 
         eventually("two sessions ended and one runs", in_the_middle, 90)
-        second = recorder("batch", "run", spec, "--out", out)
         process.kill()
         process.wait()
+    contained = contained_sessions(process.pid)
     finished = {path.parent.name: held(path.parent) for path in sessions.glob("*/evidence.json")}
     killed = frozenset(path.parent.name for path in sessions.glob("*/started")) - set(finished)
     again = recorder("batch", "run", spec, "--out", out)
-    return Resumed(spec, out, second, killed, finished, again)
+    return Resumed(spec, out, second, killed, contained, finished, again)
 
 
 def test_a_second_driver_of_the_same_batch_is_refused(resumed: Resumed) -> None:
@@ -105,12 +131,14 @@ def test_what_had_its_end_is_not_touched_again(resumed: Resumed) -> None:
 
 
 def test_what_the_killed_driver_had_begun_is_kept_aside(resumed: Resumed) -> None:
+    assert resumed.contained & resumed.killed
     for name in resumed.killed:
         aside = resumed.out / "sessions" / f"{name}.attempt-1"
         assert (aside / "started").is_file()
         assert (aside / "raw.jsonl").is_file()
         assert (aside / "egress.jsonl").stat().st_size > 0
-        assert (aside / "leftover-session.json").is_file()
+        if name in resumed.contained:
+            assert (aside / "leftover-session.json").is_file()
         assert not (aside / "evidence.json").exists()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.session.stage import Scene, Stage, bash, call, open_cell, text, turn
 
 FORGE = "python3 /workspace/forge.py > /workspace/{name}.txt 2>&1; echo status $?"
 MARKER = b"forged-by-a-child"
+CLAUDE = re.compile(r"\bclaude\[([0-9]+)\]")
 
 SERVER = """
 import json, subprocess, sys
@@ -126,11 +128,28 @@ def scenes(shared: Path, project: Path) -> Mapping[str, Scene]:
 @pytest.mark.parametrize("child", CHILDREN)
 def test_no_vector_is_open_from(child: str, stage: Stage) -> None:
     report = stage.take("children").produced(f"{child}.txt")
-    rows = [line.split("\t") for line in report.splitlines()]
+    rows = of_the_recorded(line.split("\t") for line in report.splitlines())
     assert {row[1] for row in rows} <= {"blocked", "WROTE"}, report
     # The guard, the forwarder and the harness were there to be attacked, in every way.
     assert len([row for row in rows if row[1] == "blocked"]) >= 3 * 11, report
     assert any("claude[" in row[0] for row in rows), report
+
+
+def of_the_recorded(rows: Iterable[list[str]]) -> list[list[str]]:
+    """The rows without those of a child that bears the harness's name.
+
+    A child has that name from its fork to its exec, and the list reads names before it attacks: by
+    then the child is a shell like the attacker, whose streams are not the record. The harness is
+    the first of its name, since it has no child before it is there.
+    """
+    rows = list(rows)
+    named = [CLAUDE.search(row[0]) for row in rows]
+    harness = min((int(found[1]) for found in named if found), default=None)
+    return [
+        row
+        for row, found in zip(rows, named, strict=True)
+        if found is None or int(found[1]) == harness
+    ]
 
 
 def test_the_marker_stands_only_in_tool_results(stage: Stage) -> None:
