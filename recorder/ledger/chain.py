@@ -1,0 +1,107 @@
+"""A ledger's lines as bytes: written, read, and held to their chain. Pure.
+
+A line is one JSON object and a newline. ``previous`` is the SHA-256 of the line before it without
+its newline, so ``sha256sum`` and ``jq`` check the chain. A last line without its newline was being
+written when its driver ended: it is torn, and the writer cuts it. Anything else that is wrong is a
+fault, with the line's number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from recorder.ledger.entries import START, Line, RunStart
+from recorder.refusal import ExitCode, Refusal
+
+LEDGER = "ledger.jsonl"
+
+_DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_ENCODER = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True)
+class LineFault:
+    """What is wrong with a line; ``number`` counts from 1."""
+
+    number: int
+    rule: str
+
+    def __str__(self) -> str:
+        return f"line {self.number}: {self.rule}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A ledger as it was read. ``size`` are the bytes of its whole lines, ``torn`` the rest.
+
+    ``lines`` are those that could be read, in order; ``last`` is what the next has in ``previous``.
+    """
+
+    lines: tuple[Line, ...]
+    size: int
+    torn: bytes
+    last: str
+    faults: tuple[LineFault, ...]
+
+
+def encode(line: Line) -> bytes:
+    """One line with its newline: members in declared order, no space."""
+    return _ENCODER.encode(line) + b"\n"
+
+
+def digest_of(data: bytes) -> str:
+    return f"sha256:{sha256(data).hexdigest()}"
+
+
+def read(data: bytes) -> Reading:
+    """Read a ledger and hold each line to its form, its number, its run and the chain."""
+    whole, newline, torn = data.rpartition(b"\n")
+    found: list[Line] = []
+    faults: list[LineFault] = []
+    previous, run = START, 0
+    for number, text in enumerate(whole.split(b"\n") if newline else (), start=1):
+        try:
+            line = _DECODER.decode(text)
+        except msgspec.MsgspecError as error:
+            faults.append(LineFault(number, f"is no line of a ledger: {error}"))
+            previous = digest_of(text)
+            continue
+        due = run + 1 if isinstance(line, RunStart) else max(run, 1)
+        for wrong, rule in (
+            (line.sequence != number, f"sequence is {line.sequence}"),
+            (line.previous != previous, "does not follow from the line before it"),
+            (line.ts <= 0, f"ts is {line.ts}"),
+            (line.run not in (due, run + 1), f"run is {line.run}, after run {run}"),
+            (isinstance(line, RunStart) and line.run != due, f"run is {line.run} and begins {due}"),
+            (_ENCODER.encode(line) != text, "is not in the form in which a ledger is written"),
+        ):
+            if wrong:
+                faults.append(LineFault(number, rule))
+        if isinstance(line, RunStart):
+            run = line.run
+        previous = digest_of(text)
+        found.append(line)
+    return Reading(tuple(found), len(whole) + len(newline), torn, previous, tuple(faults))
+
+
+def require_sound(faults: Sequence[LineFault], name: str) -> None:
+    """Refusal 19 for a ledger with a fault: each is named."""
+    if faults:
+        raise Refusal(ExitCode.CORRUPT, *(f"{name}: {fault}" for fault in faults[:20]))
+
+
+@cache
+def ledger_schema() -> dict[str, Any]:
+    """The JSON Schema of a line, as the project ships it."""
+    text = resources.files("recorder.ledger").joinpath("ledger.schema.json").read_text("utf-8")
+    schema = json.loads(text)
+    assert isinstance(schema, dict)  # noqa: S101 - the project's own file
+    return schema
