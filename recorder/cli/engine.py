@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import docker.errors
 import typer
 
+from recorder.cli.session import credential_of_host
 from recorder.engine import connect, doctor, rootless
 from recorder.engine.client import open_engine
 from recorder.images.build import IMAGE_NAMES, build_images, image_tag, list_images
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.leftovers import DRIVER_LABEL, driver_identity, driver_name
 from recorder.session.self_check import self_check
+from recorder.workspace.place import outside_home
 
 engine = typer.Typer(help="The rootless engine that set-up starts.", no_args_is_help=True)
 images = typer.Typer(help="The images sessions run from.", no_args_is_help=True)
+
+REFUSED = (doctor.Level.MISSING, doctor.Level.MISPLACED, doctor.Level.UNCONFINED)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
@@ -29,13 +36,24 @@ def register(app: typer.Typer) -> None:
     app.command("doctor")(examine)
 
 
-def examine(as_json: AsJson = False) -> None:
+def examine(
+    out: Annotated[
+        Path | None, typer.Option(help="Also examine a directory that is to take a batch.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Say what this host can and cannot confine or enforce, each with its evidence.
 
-    12 where a session could not be confined, 3 where something is missing.
+    12 where a session could not be confined, 3 where something is missing, 6 for a directory
+    where no batch may write.
     """
     gathered = doctor.gather()
-    found = [*doctor.findings(gathered), *_live_finding(gathered)]
+    found = [
+        *doctor.findings(gathered),
+        _credential_finding(),
+        *([] if out is None else [_place_finding(out)]),
+        *_live_finding(gathered),
+    ]
     if as_json:
         print(
             json.dumps(
@@ -59,11 +77,34 @@ def examine(as_json: AsJson = False) -> None:
         raise Refusal(
             code,
             *(
-                f"{finding.subject}: {finding.evidence}: {finding.remedy or 'see above'}"
+                ": ".join(filter(None, (finding.subject, finding.evidence, finding.remedy)))
                 for finding in found
-                if finding.level in (doctor.Level.MISSING, doctor.Level.UNCONFINED)
+                if finding.level in REFUSED
             ),
         )
+
+
+def _credential_finding() -> doctor.Finding:
+    try:
+        credential = credential_of_host()
+    except Refusal as refusal:
+        # A broken file is the finding itself.
+        reason = "; ".join(refusal.reasons)
+        return doctor.Finding("credential", doctor.Level.MISSING, reason)
+    if credential is None:
+        return doctor.credential_finding(None, None, time.time())
+    return doctor.credential_finding(credential.form, credential.expires_at, time.time())
+
+
+def _place_finding(out: Path) -> doctor.Finding:
+    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.is_dir())
+    free = shutil.disk_usage(there).free
+    try:
+        outside_home(out)
+    except Refusal as refusal:
+        # Where it lies is the finding itself; doctor's own exit code says it.
+        return doctor.place_finding(str(out), "; ".join(refusal.reasons), free)
+    return doctor.place_finding(str(out), None, free)
 
 
 def _live_finding(gathered: doctor.Gathered) -> Iterator[doctor.Finding]:

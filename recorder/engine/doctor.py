@@ -6,12 +6,16 @@ live attempt to break out of a session is the caller's to add: no file of the ho
 
 from __future__ import annotations
 
+import ctypes
+import datetime
 import enum
+import ipaddress
 import resource
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import docker
 import docker.errors
@@ -28,6 +32,18 @@ FREE_BYTES = 5 << 30
 OPEN_FILES = 4096
 # dockerd 20.10 hands names of internal networks to the host's resolver in some set-ups.
 VERSION_WITH_INTERNAL_RESOLVER_CLOSED = (26, 0)
+# What dockerd draws networks from where its configuration names no pools: 31 in all.
+DEFAULT_POOLS = (
+    *((f"172.{second}.0.0/16", 16) for second in range(17, 32)),
+    ("192.168.0.0/16", 20),
+)
+# A rehearsal makes one network; a few more are for other drivers and what is being removed.
+SPARE_NETWORKS = 4
+CLOCK_SECONDS = 5.0
+CREDENTIAL_SECONDS = 3600.0
+# adjtimex(2): the kernel's word for a clock that nothing keeps right.
+TIME_ERROR = 5
+TIMEX_BYTES = 208
 
 
 class Level(enum.Enum):
@@ -37,6 +53,7 @@ class Level(enum.Enum):
     NOTE = "note"  # true and worth knowing; nothing to do
     WEAK = "weak"  # a limit that does not hold, or a ceiling that is near
     MISSING = "missing"  # set-up is not done: exit 3
+    MISPLACED = "misplaced"  # an output directory where none may lie: exit 6
     UNCONFINED = "unconfined"  # a session could not be confined: exit 12
 
 
@@ -71,6 +88,25 @@ class HostFacts:
 
 
 @dataclass(frozen=True)
+class ClockFacts:
+    """``synchronised`` is the kernel's word. ``ahead`` is how many seconds the engine's clock is.
+
+    ``ahead`` is None where the engine did not say its time.
+    """
+
+    synchronised: bool
+    ahead: float | None
+
+
+@dataclass(frozen=True)
+class NetworkFacts:
+    """How many networks an engine has, and how many its address pools hold."""
+
+    used: int
+    ceiling: int
+
+
+@dataclass(frozen=True)
 class Gathered:
     """All that ``findings`` judges. ``engine`` is None where none answers; ``refusal`` says why."""
 
@@ -79,6 +115,8 @@ class Gathered:
     engine: EngineFacts | None
     refusal: str
     images: tuple[ImageState, ...]
+    clock: ClockFacts
+    networks: NetworkFacts | None
 
 
 def gather() -> Gathered:
@@ -86,6 +124,8 @@ def gather() -> Gathered:
     chosen: Choice | None = None
     facts: EngineFacts | None = None
     images: tuple[ImageState, ...] = ()
+    networks: NetworkFacts | None = None
+    ahead: float | None = None
     refusal = ""
     client: docker.DockerClient | None = None
     try:
@@ -93,6 +133,10 @@ def gather() -> Gathered:
         client = connect(timeout=20)
         facts = engine_facts(client)
         images = tuple(list_images(client))
+        before = datetime.datetime.now(datetime.UTC)
+        information = client.info()
+        ahead = seconds_ahead(information, before, datetime.datetime.now(datetime.UTC))
+        networks = NetworkFacts(len(client.networks.list()), network_ceiling(information))
     except Refusal as error:
         refusal = "; ".join(error.reasons)
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
@@ -100,15 +144,53 @@ def gather() -> Gathered:
     finally:
         if client is not None:
             client.close()
-    return Gathered(_host_facts(facts), chosen, facts, refusal, images)
+    clock = ClockFacts(_clock_is_synchronised(), ahead)
+    return Gathered(_host_facts(facts), chosen, facts, refusal, images, clock, networks)
+
+
+def seconds_ahead(
+    information: Mapping[str, Any], before: datetime.datetime, after: datetime.datetime
+) -> float | None:
+    """How far an engine's clock is ahead of this host's, which it was asked between two times.
+
+    0 within the time that the question took. None for an engine that does not say its time. Pure.
+    """
+    try:
+        # Nanoseconds, of which Python reads six digits.
+        said = datetime.datetime.fromisoformat(str(information["SystemTime"]))
+    except (KeyError, ValueError):
+        # Podman's socket and old engines leave it out or write it otherwise.
+        return None
+    if said.tzinfo is None:
+        return None
+    if said > after:
+        return (said - after).total_seconds()
+    return min(0.0, (said - before).total_seconds())
+
+
+def network_ceiling(information: Mapping[str, Any]) -> int:
+    """How many networks the address pools of an engine hold. Pure."""
+    pools = [
+        (str(pool["Base"]), int(pool["Size"]))
+        for pool in information.get("DefaultAddressPools") or []
+    ]
+    return sum(
+        1 << max(0, size - ipaddress.ip_network(base, strict=False).prefixlen)
+        for base, size in pools or DEFAULT_POOLS
+    )
 
 
 def exit_code(found: Sequence[Finding]) -> ExitCode:
-    """12 where a session could not be confined, else 3 where set-up is not done, else 0."""
+    """12 where a session could not be confined, else 3 (set-up), else 6 (place), else 0."""
     levels = {finding.level for finding in found}
-    if Level.UNCONFINED in levels:
-        return ExitCode.CONFINEMENT
-    return ExitCode.MISSING if Level.MISSING in levels else ExitCode.DONE
+    for level, code in (
+        (Level.UNCONFINED, ExitCode.CONFINEMENT),
+        (Level.MISSING, ExitCode.MISSING),
+        (Level.MISPLACED, ExitCode.PLACE),
+    ):
+        if level in levels:
+            return code
+    return ExitCode.DONE
 
 
 def findings(gathered: Gathered) -> tuple[Finding, ...]:
@@ -118,8 +200,50 @@ def findings(gathered: Gathered) -> tuple[Finding, ...]:
         *_engine(gathered),
         *(_host_for_ours(gathered.host) if ours else ()),
         *_ceilings(gathered),
+        _clock(gathered.clock),
         *_images(gathered),
     )
+
+
+def credential_finding(form: str | None, expires_at: float | None, now: float) -> Finding:
+    """What the host's credential is good for. ``form`` is None where it has none. Pure."""
+    subject = "credential"
+    if form is None:
+        return Finding(subject, Level.NOTE, "the host has none: only rehearsals can run")
+    if expires_at is None:
+        return Finding(subject, Level.OK, f"{form}; it does not say when it expires")
+    left = expires_at - now
+    if left <= 0:
+        evidence = f"{form}; expired {-left / 60:.0f} minutes ago"
+        return Finding(subject, Level.UNCONFINED, evidence, "use Claude Code on the host once")
+    evidence = f"{form}; expires in {left / 60:.0f} minutes"
+    if left < CREDENTIAL_SECONDS:
+        remedy = "use Claude Code on the host, which refreshes it; no session can"
+        return Finding(subject, Level.WEAK, evidence, remedy)
+    return Finding(subject, Level.OK, evidence)
+
+
+def place_finding(directory: str, refusal: str | None, free_bytes: int) -> Finding:
+    """Whether a batch may write its files into a directory. Pure."""
+    subject = "output directory"
+    if refusal is not None:
+        return Finding(subject, Level.MISPLACED, refusal)
+    evidence = f"{directory}: outside the home directory, {free_bytes / 1e9:.1f} GB free"
+    if free_bytes < FREE_BYTES:
+        return Finding(subject, Level.WEAK, evidence, f"free {FREE_BYTES / 1e9:.0f} GB")
+    return Finding(subject, Level.OK, evidence)
+
+
+def _clock(clock: ClockFacts) -> Finding:
+    if clock.ahead is not None and abs(clock.ahead) > CLOCK_SECONDS:
+        evidence = f"the engine's clock is {clock.ahead:+.0f} s from this host's"
+        remedy = "let one time server keep both: their certificates and logs name times"
+        return Finding("clock", Level.WEAK, evidence, remedy)
+    apart = "" if clock.ahead is None else f"; the engine's is {clock.ahead:+.0f} s from it"
+    if not clock.synchronised:
+        evidence = f"the kernel says that nothing keeps it right (adjtimex){apart}"
+        return Finding("clock", Level.WEAK, evidence, "run a time client, such as chrony")
+    return Finding("clock", Level.OK, f"synchronised, by the kernel's word (adjtimex){apart}")
 
 
 def _engine(gathered: Gathered) -> list[Finding]:
@@ -313,6 +437,17 @@ def _ceilings(gathered: Gathered) -> list[Finding]:
         enough = value >= least
         level = Level.OK if enough else Level.WEAK
         found.append(Finding(subject, level, f"{value} for a user", "" if enough else remedy))
+    networks = gathered.networks
+    if networks is not None:
+        enough = networks.ceiling - networks.used >= SPARE_NETWORKS
+        found.append(
+            Finding(
+                "networks",
+                Level.OK if enough else Level.WEAK,
+                f"{networks.used} of the {networks.ceiling} that the engine's address pools hold",
+                "" if enough else "docker network prune, or set default-address-pools",
+            )
+        )
     if host.free_bytes is not None:
         enough = host.free_bytes >= FREE_BYTES
         found.append(
@@ -378,6 +513,11 @@ def _host_facts(facts: EngineFacts | None) -> HostFacts:
         free_bytes=shutil.disk_usage(data_root).free,
         free_bytes_path=str(data_root),
     )
+
+
+def _clock_is_synchronised() -> bool:
+    """What the kernel says, asked with no mode set, which changes nothing."""
+    return ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES)) != TIME_ERROR
 
 
 def _line(path: str) -> str:

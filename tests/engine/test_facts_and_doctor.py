@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from typing import Any
 
 import pytest
 
 from recorder.engine.connect import Choice, read_facts
-from recorder.engine.doctor import Finding, Gathered, HostFacts, Level, exit_code, findings
+from recorder.engine.doctor import (
+    ClockFacts,
+    Finding,
+    Gathered,
+    HostFacts,
+    Level,
+    NetworkFacts,
+    credential_finding,
+    exit_code,
+    findings,
+    network_ceiling,
+    place_finding,
+    seconds_ahead,
+)
 from recorder.images.build import ImageState
 from recorder.refusal import ExitCode
 
@@ -58,6 +72,8 @@ def gathered(
         engine=read_facts({**INFORMATION, **(information or {})}, VERSION),
         refusal="",
         images=IMAGES,
+        clock=ClockFacts(synchronised=True, ahead=0.0),
+        networks=NetworkFacts(used=3, ceiling=4096),
     )
     return dataclasses.replace(whole, **changes)
 
@@ -156,3 +172,63 @@ def test_a_rootful_engine_of_the_users_own_is_used_and_called_weak() -> None:
 def test_a_data_root_that_names_a_person_is_told() -> None:
     found = findings(gathered({"DockerRootDir": "/home/alice/.local/share/recorder/engine"}))
     assert named(found, "data root").level is Level.WEAK
+
+
+def test_an_engine_whose_clock_is_elsewhere_is_weak_and_says_by_how_much() -> None:
+    finding = named(findings(gathered(clock=ClockFacts(True, -90.0))), "clock")
+    assert finding.level is Level.WEAK
+    assert "-90 s" in finding.evidence
+
+
+def test_a_clock_that_nothing_keeps_right_is_weak() -> None:
+    finding = named(findings(gathered(clock=ClockFacts(False, None))), "clock")
+    assert finding.level is Level.WEAK
+    assert finding.remedy
+    assert named(findings(gathered(clock=ClockFacts(True, None))), "clock").level is Level.OK
+
+
+@pytest.mark.parametrize(
+    ("said", "ahead"),
+    [
+        ("2026-01-01T00:00:10.123456789Z", 0.0),
+        ("2026-01-01T00:01:11Z", 60.0),
+        ("2025-12-31T23:59:00Z", -70.0),
+        ("2026-01-01T01:00:10.5+01:00", 0.0),
+        ("2026-01-01T00:00:10", None),
+        ("yesterday", None),
+        (None, None),
+    ],
+)
+def test_how_far_a_clock_is_ahead_allows_for_the_time_of_the_question(
+    said: str | None, ahead: float | None
+) -> None:
+    before = datetime.datetime(2026, 1, 1, 0, 0, 10, tzinfo=datetime.UTC)
+    information = {} if said is None else {"SystemTime": said}
+    assert seconds_ahead(information, before, before + datetime.timedelta(seconds=1)) == ahead
+
+
+def test_networks_that_run_out_are_weak() -> None:
+    assert named(findings(gathered(networks=NetworkFacts(28, 31))), "networks").level is Level.WEAK
+    assert named(findings(gathered(networks=NetworkFacts(27, 31))), "networks").level is Level.OK
+
+
+def test_the_pools_say_how_many_networks_there_can_be() -> None:
+    assert network_ceiling({}) == 31
+    pools = [{"Base": "10.222.0.0/16", "Size": 28}, {"Base": "10.0.0.0/24", "Size": 24}]
+    assert network_ceiling({"DefaultAddressPools": pools}) == 4097
+
+
+def test_a_credential_is_good_until_it_expires() -> None:
+    assert credential_finding(None, None, 0.0).level is Level.NOTE
+    assert credential_finding("api-key", None, 0.0).level is Level.OK
+    assert credential_finding("file", 7200.0, 0.0).level is Level.OK
+    assert credential_finding("file", 600.0, 0.0).level is Level.WEAK
+    expired = credential_finding("file", 0.0, 600.0)
+    assert "10 minutes ago" in expired.evidence
+    assert exit_code([expired]) is ExitCode.CONFINEMENT
+
+
+def test_a_directory_where_no_batch_may_write_is_6() -> None:
+    assert exit_code([place_finding("out", "it lies under the home", 80 << 30)]) is ExitCode.PLACE
+    assert place_finding("out", None, 80 << 30).level is Level.OK
+    assert place_finding("out", None, 1 << 30).level is Level.WEAK
