@@ -517,7 +517,8 @@ def _host_facts(facts: EngineFacts | None) -> HostFacts:
 
 def _clock_is_synchronised() -> bool:
     """What the kernel says, asked with no mode set, which changes nothing."""
-    return ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES)) != TIME_ERROR
+    state = int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES)))
+    return state != TIME_ERROR
 
 
 def _line(path: str) -> str:
