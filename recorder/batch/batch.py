@@ -19,6 +19,7 @@ from proxy.policy import load as load_policy
 from proxy.policy import shipped
 from recorder import __version__
 from recorder.batch.assembly import Expected, Kept, assemble, read_session, refuse_link
+from recorder.batch.before import BEFORE
 from recorder.batch.line import LaidLine, lay_line
 from recorder.batch.pinned import SCHEMA, Pinned, PinnedLine, encode_pinned
 from recorder.batch.recording import Job, Recorded, Setting
@@ -27,6 +28,7 @@ from recorder.batch.schedule import Slot, slots
 from recorder.batch.spec import BatchSpec
 from recorder.batch.tools import lister_on, refuse_leaking_tools
 from recorder.engine.client import Engine, open_engine
+from recorder.evidence.package import package_digest
 from recorder.images.build import image_tag
 from recorder.refusal import ExitCode, Refusal
 from recorder.rehearsal.script import credential as rehearsal_credential
@@ -171,6 +173,7 @@ def prove_construction(engine: Engine, session_image: str, out: Path) -> None:
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "session_image": session_image,
         "engine": engine.facts(),
+        "recorder_package": package_digest(),
         "files": checked.files,
         "attempts": checked.attempts,
     }
@@ -450,6 +453,7 @@ def _job(slot: Slot, lines: list[LaidLine], out: Path) -> Job:
         directory=out / "sessions" / slot.name,
         uid=0,
     )
+        before=out / "arms" / BEFORE,
 
 
 def _expected(job: Job) -> Expected:

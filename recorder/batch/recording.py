@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from recorder import __version__
+from recorder.batch.before import keep_texts
 from recorder.batch.checking import Check, CheckEnd, not_run, patched, run_check
 from recorder.engine.client import Engine
 from recorder.evidence.corroboration import corroborate
@@ -131,7 +132,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Job:
-    """One session of a line. ``answers`` is None for a probe without a closed set."""
+    """One session of a line. ``answers`` is None for a probe without a closed set.
+
+    ``before``: where texts of the arm that a session changed are kept; None: nowhere.
+    """
 
     line: Line
     probe: str
@@ -151,6 +155,7 @@ class Recorded:
     event: Event | None
     identity: Identity | None
     cost_cents: int | None
+    before: Path | None = None
     answer: str | None
     refusal: Refusal | None
 
@@ -260,6 +265,8 @@ def record(
     try:
         _refuse_copies(session, job)
         _refuse(watched, observation, egress, job, setting)
+    if changes is not None and job.before is not None:
+        keep_texts(job.line.tree, job.line.manifest, changes.changed, job.before)
         if corroboration is not None:
             require_agreement(corroboration, f"session {job.session}")
         if reading is None or changes is None:

@@ -7,12 +7,13 @@ engine that went away.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import docker
 from docker.errors import APIError, DockerException, NotFound
@@ -20,6 +21,23 @@ from requests.exceptions import RequestException
 
 from recorder.engine.rootless import reach
 from recorder.refusal import ExitCode, Refusal
+
+
+class _Pieces:
+    """A stream in pieces as a file that only reads forward."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return b""
+            self._rest = piece
+        taken, self._rest = self._rest[:size], self._rest[size:]
+        return taken
 
 
 @dataclass(frozen=True)
@@ -81,6 +99,23 @@ class Engine:
                 file = archive.extractfile(member) if member.isreg() else None
                 if file is not None and member.size <= limit:
                     return file.read()
+        return None
+
+    def digest_of_file(self, container: str, path: str) -> str | None:
+        """``sha256:<hex>`` of one regular file, however large; None where there is none."""
+        try:
+            stream = self.get(container, path)
+        except NotFound:
+            # Absent is an answer here: the caller says what it means.
+            return None
+        with tarfile.open(fileobj=cast("IO[bytes]", _Pieces(stream)), mode="r|") as archive:
+            for member in archive:
+                file = archive.extractfile(member) if member.isreg() else None
+                if file is not None:
+                    whole = hashlib.sha256()
+                    while piece := file.read(1 << 20):
+                        whole.update(piece)
+                    return f"sha256:{whole.hexdigest()}"
         return None
 
     def remove_container(self, container: str) -> None:

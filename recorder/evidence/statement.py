@@ -42,8 +42,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Construction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The attack list's result before the sessions ran. ``open``: attempts that succeeded.
 
-    ``engine``: facts of the engine and its kernel, by name. ``files``: digests of the guard and the
-    forwarder as the session image holds them.
+    ``engine``: facts of the engine and its kernel, by name. ``files``: digests of the guard, the
+    forwarder and the harness as the session image holds them. ``recorder_package``: the digest of
+    the recorder's own installed files, empty where an earlier recorder did not write it.
     """
 
     at: str
@@ -52,6 +53,7 @@ class Construction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     files: dict[str, str]
     attempts: int
     open: tuple[str, ...]
+    recorder_package: str = ""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,6 +110,7 @@ class _Construction(msgspec.Struct, frozen=True):
     attempts: tuple[dict[str, Any], ...]
     engine: dict[str, str] = {}
     files: dict[str, str] = {}
+    recorder_package: str = ""
 
 
 def digest_of_bytes(data: bytes) -> str:
@@ -129,6 +132,7 @@ def construction_of(data: bytes) -> Construction:
         files=found.files,
         attempts=len(found.attempts),
         open=tuple(str(each.get("attempt")) for each in found.attempts if each.get("open")),
+        recorder_package=found.recorder_package,
     )
 
 

@@ -60,6 +60,8 @@ LOCK = "batch.lock"
 # Files that no statement names: itself and its key; the lock, which is empty; a picture of it all.
 UNSIGNED = frozenset({STATEMENT, SIGNER, REPORT, LOCK})
 
+# Texts that sessions changed, each under its digest.
+_BEFORE = re.compile(r"arms/before/(?P<digest>[0-9a-f]{64})")
 _ATTEMPT = re.compile(r"sessions/[^/]+\.attempt-\d+/.+")
 # Fewer sessions than this are done before a second process has started.
 SESSIONS_OF_A_PROCESS = 40
@@ -195,6 +197,7 @@ class _Batch:
         self.faults: list[Fault] = []
         self.notes: list[str] = []
         self.names: frozenset[str] = frozenset()
+        self.arms: frozenset[str] = frozenset()
 
     def find(self, file: str, member: str, what: str) -> None:
         self.faults.append(Fault(file, member, what))
@@ -398,6 +401,12 @@ class _Batch:
             folder, _, rest = name.removeprefix("sessions/").partition("/")
             if name.startswith("sessions/") and rest:
                 by_session.setdefault(folder, []).append(rest)
+        self.arms = frozenset(
+            entry.sha256.removeprefix("sha256:")
+            for manifest in manifests.values()
+            for entry in (manifest.entries if manifest is not None else ())
+            if not entry.is_link
+        )
         work = [
             (
                 _expected(slot, pinned, plans[slot.line], manifests[slot.line]),
@@ -471,7 +480,10 @@ class _Batch:
             folder, _, rest = name.removeprefix("sessions/").partition("/")
             if name in known or (name.startswith("sessions/") and rest and folder in planned):
                 continue
-            if _ATTEMPT.fullmatch(name):
+            before = _BEFORE.fullmatch(name)
+            if before is not None and before["digest"] in self.arms:
+                self._text_before(name, before["digest"])
+            elif _ATTEMPT.fullmatch(name):
                 attempts.add(name.split("/")[1])
             else:
                 self.find(name, "", "is no file that a recorder writes into a batch")
@@ -479,6 +491,12 @@ class _Batch:
             self.notes.append(f"earlier attempt: {attempt} is kept and was not derived again")
         if LOCK in self.names and self.read(LOCK):
             self.find(LOCK, "", "is not empty")
+
+    def _text_before(self, name: str, digest: str) -> None:
+        """A text of an arm holds what the arm's manifest says that it held."""
+        found = _digest(self.directory / name)
+        if found != digest:
+            self.find(name, "", f"holds other bytes than its name says: sha256:{found}")
 
     def _report(self) -> None:
         if REPORT in self.names:

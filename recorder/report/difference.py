@@ -15,11 +15,16 @@ LINE_WIDTH = 500
 
 @dataclass(frozen=True)
 class Difference:
-    """``lines`` is None where nothing can be shown, and ``why`` says so. ``cut``: lines left."""
+    """``lines`` is None where nothing can be shown, and ``why`` says so. ``cut``: lines left.
+
+    ``added`` and ``removed`` count lines, all of them; None where they cannot be told.
+    """
 
     lines: tuple[str, ...] | None
     cut: int
     why: str
+    added: int | None = None
+    removed: int | None = None
 
 
 def difference(before: bytes | None, after: bytes, limit: int, *, is_new: bool) -> Difference:
@@ -31,16 +36,20 @@ def difference(before: bytes | None, after: bytes, limit: int, *, is_new: bool) 
     if before is None:
         # The whole text: as added where the file is new, else as it stands.
         lines = [f"{'+' if is_new else ' '}{line}" for line in new]
-        why = "" if is_new else "the text before the session is not kept, so this is what it left"
-    else:
-        lines = list(unified_diff(old, new, lineterm="", n=3))[2:]
-        why = ""
-    return _limited(lines, limit, why)
+        if is_new:
+            return _limited(lines, limit, "", len(new), 0)
+        why = "the text before the session is not kept, so this is what it left"
+        return _limited(lines, limit, why, None, None)
+    lines = list(unified_diff(old, new, lineterm="", n=3))[2:]
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    return _limited(lines, limit, "", added, removed)
 
 
-def _limited(lines: Sequence[str], limit: int, why: str) -> Difference:
+def _limited(
+    lines: Sequence[str], limit: int, why: str, added: int | None, removed: int | None
+) -> Difference:
     shown = tuple(visible(line[:LINE_WIDTH]).replace("\n", "\\n") for line in lines[:limit])
-    return Difference(shown, len(lines) - len(shown), why)
+    return Difference(shown, len(lines) - len(shown), why, added, removed)
 
 
 def _text(state: bytes) -> str | None:

@@ -331,7 +331,7 @@
       : element("small", {}, "the check found nothing")),
     file.why ? element("div", {}, element("small", {}, file.why)) : null,
     file.diff === null ? null : element("details", { open: file.diff.length <= 60 },
-      element("summary", {}, `${file.diff.length} lines`),
+      element("summary", {}, file.added === null ? `${file.diff.length} lines` : `${file.added} lines added, ${file.removed} removed`),
       element("pre", { class: "diff", tabindex: "0", role: "region", "aria-label": `Text of ${file.path}` }, file.diff.map((line) => element("span", {
         class: { "+": "add", "-": "del", "@": "hunk" }[line[0]] ?? "",
       }, line || " "))),

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
+from recorder.batch.before import BEFORE
 from recorder.batch.schedule import slots
 from recorder.plan.reading import PlanText, read_plan
 from recorder.refusal import ExitCode, Refusal
@@ -22,6 +24,8 @@ from recorder.report.limits import WHOLE, Limits
 from recorder.report.session_view import SessionFiles, Shared, Slot, session_view
 from recorder.report.view import BatchView, Fact, SessionView
 from recorder.report.visible import one_line
+from recorder.workspace.manifest import read_manifest
+from recorder.workspace.names import path_text
 
 BATCH = "batch.json"
 SESSIONS = "sessions"
@@ -269,6 +273,17 @@ def _files(directory: Path) -> SessionFiles:
     evidence, record, raw, egress = (
         read(name) for name in ("evidence.json", "record.md", "raw.jsonl", "egress.jsonl")
     )
+    texts = _texts_before(directory)
+
+    def before(path: str) -> bytes | None:
+        digest = texts.get(path)
+        if digest is None:
+            return None
+        try:
+            return _read(directory.parent.parent / "arms" / BEFORE / digest)
+        except (OSError, _OddFileError):
+            return None
+
     return SessionFiles(
         started=(directory / "started").is_file(),
         evidence=evidence,
@@ -277,7 +292,35 @@ def _files(directory: Path) -> SessionFiles:
         egress=egress,
         kept=kept,
         unreadable=tuple(unreadable),
+        before=before,
     )
+
+
+def _texts_before(directory: Path) -> Mapping[str, str]:
+    """The arm's own files of a session of a batch, by path: the hex of their digests.
+
+    Empty where the batch keeps no text of an arm, or no manifest says which is whose.
+    """
+    arms = directory.parent.parent / "arms"
+    if not (arms / BEFORE).is_dir():
+        return {}
+    for path in arms.glob("*.manifest"):
+        if directory.name.startswith(f"{path.stem}-p"):
+            return _digests(path)
+    return {}
+
+
+@lru_cache(maxsize=64)
+def _digests(path: Path) -> Mapping[str, str]:
+    try:
+        manifest = read_manifest((_read(path) or b"").decode("utf-8"), path.name)
+    except (OSError, _OddFileError, UnicodeDecodeError, ValueError, Refusal):
+        return {}  # Its own fault is verification's to tell; here no text is shown.
+    return {
+        path_text(entry.path): entry.sha256.removeprefix("sha256:")
+        for entry in manifest.entries
+        if not entry.is_link
+    }
 
 
 class _OddFileError(Exception):

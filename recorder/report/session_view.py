@@ -45,6 +45,7 @@ class Slot:
 class SessionFiles:
     """A session's directory. None for a file that is not there; ``kept`` gives a copy by digest.
 
+    ``before`` gives the arm's text of a path, None where it is not kept.
     ``unreadable``: names of files that are there and could not be read, with why.
     """
 
@@ -55,6 +56,7 @@ class SessionFiles:
     egress: bytes | None
     kept: Callable[[str], bytes | None]
     unreadable: tuple[str, ...] = ()
+    before: Callable[[str], bytes | None] = lambda _: None
 
 
 @dataclass
@@ -321,7 +323,8 @@ def _file(
         why = "no copy of it is kept" if digest else "nothing is there under this name"
         view = _unseen(shown, kind, digest, why)
     else:
-        found = difference(None, content, limits.difference, is_new=kind == "added")
+        before = files.before(path) if kind == "changed" else None
+        found = difference(before, content, limits.difference, is_new=kind == "added")
         view = FileView(
             path=shown,
             kind=kind,
@@ -332,6 +335,8 @@ def _file(
             cut=found.cut,
             why=found.why,
         )
+            added=found.added,
+            removed=found.removed,
     return msgspec.structs.replace(
         view,
         cites=tuple(one_line(cite) for cite in cites),

@@ -67,6 +67,7 @@ class FileView(msgspec.Struct, frozen=True, kw_only=True):
     """One produced file. ``diff`` is None where no text is kept, and ``why`` says why not.
 
     A line of it starts with ``+``, ``-``, a space or ``@``. ``cut`` counts lines left out.
+    ``added`` and ``removed`` count the lines that changed, None where that cannot be told.
     """
 
     path: str
@@ -77,6 +78,8 @@ class FileView(msgspec.Struct, frozen=True, kw_only=True):
     diff: tuple[str, ...] | None
     cut: int
     why: str
+    added: int | None = None
+    removed: int | None = None
 
 
 class Fact(msgspec.Struct, frozen=True):

@@ -20,7 +20,8 @@ from recorder.session.attach import attach
 from recorder.session.container import Limits, session_container
 from recorder.session.driver import control_files, refuse_loose_construction
 from recorder.session.frames import STDOUT
-from recorder.session.harness import environment
+from recorder.session.harness import HARNESS, environment
+from recorder.session.harness_digest import harness_digest
 
 STAND_IN = "/opt/harness/python-harness"
 ATTACK = "/opt/recorder/attack.py"
@@ -51,7 +52,7 @@ class Attempt(msgspec.Struct, frozen=True):
 class SelfCheck:
     """The attack list's result in a container made as a session's is.
 
-    ``files``: the digest of each file of ours that runs there before a session's, by its path.
+    ``files``: the digest of each file that is run there, by its path: ours, and the harness.
     """
 
     attempts: tuple[Attempt, ...]
@@ -96,6 +97,7 @@ def self_check(
                     if stream == STDOUT:
                         output += piece
         files = {path: _digest(engine, container, path) for path in OWN_FILES}
+        files[HARNESS] = harness_digest(engine, container, image)
     except TimeoutError as error:
         raise Refusal(
             ExitCode.CONFINEMENT,

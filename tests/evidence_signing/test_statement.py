@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jsonschema import Draft202012Validator
 
+from recorder.evidence.package import package_digest
 from recorder.evidence.signing import open_envelope
 from recorder.evidence.statement import PREDICATE_TYPE, STATEMENT_TYPE, Statement
 from recorder.evidence.verification import STATEMENT, predicate_schema
@@ -51,7 +52,9 @@ def test_the_predicate_says_what_ran_and_how(signed: Path, signing_key: Ed25519P
     assert set(predicate["construction"]["files"]) == {
         "/opt/recorder/guard.py",
         "/opt/recorder/forwarder.py",
+        "/opt/harness/claude",
     }
+    assert predicate["construction"]["recorder_package"] == package_digest()
     assert {"engine", "kernel", "runc"} <= set(predicate["construction"]["engine"])
     assert sum(len(command["sessions"]) for command in predicate["commands"]) == 6
     for command in predicate["commands"]:

@@ -20,6 +20,7 @@ from proxy.egress import START, digest_of_line
 from recorder.evidence.signing_keys import Trusted
 from recorder.evidence.verification import LOCK, REPORT, SIGNER, STATEMENT, verify_batch
 from recorder.refusal import ExitCode, Refusal
+from recorder.workspace.manifest import digest_of
 from tests.evidence_signing.conftest import sign
 from tests.recording.rig import recorder
 
@@ -181,6 +182,27 @@ def test_a_file_that_is_added_is_found_signed_and_unsigned(copy: Copy, name: str
     (directory / STATEMENT).unlink()
     (directory / SIGNER).unlink()
     assert name in faults_of(directory)
+
+
+def test_a_text_of_an_arm_is_held_to_its_manifest(
+    copy: Copy, signing_key: Ed25519PrivateKey
+) -> None:
+    directory = copy()
+    text = Path("examples/corpus/docs/overview.md").read_bytes()
+    path = directory / "arms" / "before" / digest_of(text).removeprefix("sha256:")
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(text)
+    name = path.relative_to(directory).as_posix()
+    assert faults_of(directory) == [name]
+    sign(directory, signing_key)
+    assert faults_of(directory) == []
+    path.write_bytes(b"another text")
+    sign(directory, signing_key)
+    assert faults_of(directory) == [name]
+    path.rename(path.with_name(digest_of(b"another text").removeprefix("sha256:")))
+    sign(directory, signing_key)
+    (stray,) = faults_of(directory)
+    assert stray.startswith("arms/before/")
 
 
 def test_a_link_and_a_fifo_are_found_and_not_followed(copy: Copy, tmp_path: Path) -> None:
