@@ -1,0 +1,162 @@
+"""The one writer of a ledger. Whoever opens it holds the batch's lock.
+
+A line is on disk when ``append`` returns. What could not be written stops everything: the journal
+takes nothing more, because a record with a hole is none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import structs
+
+from recorder.ledger.chain import LEDGER, Reading, digest_of, encode, read, require_sound
+from recorder.ledger.entries import LedgerCut, Line, RunStart
+from recorder.ledger.state import State, fold_reading
+from recorder.refusal import ExitCode, Refusal
+
+
+def milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Journal:
+    """A ledger that is open for writing. ``state`` follows every line that is written.
+
+    Every method may be called from any thread. One thread of its own does the writing: an interrupt
+    that breaks into whoever waits for a line does not break into the line.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        descriptor: int,
+        reading: Reading,
+        state: State,
+        clock: Callable[[], int],
+        writer: Executor,
+    ) -> None:
+        self.path = path
+        self.state = state
+        self._descriptor = descriptor
+        self._size = reading.size
+        self._previous = reading.last
+        self._clock = clock
+        self._writer = writer
+        self._reading_state = threading.Lock()
+        self._broken: OSError | None = None
+
+    def append(self, *lines: Line) -> None:
+        """Write lines, all of them durable when it returns.
+
+        Raises ``OSError`` where they could not be written, and for every line after that;
+        ``OrderError`` for one that cannot follow.
+        """
+        self._writer.submit(self._append, lines).result()
+
+    @contextmanager
+    def settled(self) -> Iterator[State]:
+        """The state while no line is taken into it. Nothing may be appended inside."""
+        with self._reading_state:
+            yield self.state
+
+    def cut(self, torn: bytes) -> None:
+        """Put the line that says so over a torn tail.
+
+        It is written over the tail's own bytes, so that at no moment both are missing.
+        """
+        self.append(LedgerCut(bytes=len(torn), sha256=digest_of(torn)))
+        os.ftruncate(self._descriptor, self._size)
+        os.fdatasync(self._descriptor)
+
+    def _append(self, lines: Sequence[Line]) -> None:
+        if self._broken is not None:
+            raise OSError(self._broken.errno, self._broken.strerror, str(self.path))
+        try:
+            self._write(lines)
+        except OSError as error:
+            self._broken = error
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+        except BaseException:
+            self._broken = OSError(errno.EIO, "a line before this one was not written")
+            raise
+
+    def _write(self, lines: Sequence[Line]) -> None:
+        data = bytearray()
+        with self._reading_state:
+            for line in lines:
+                run = self.state.run
+                stamped = structs.replace(
+                    line,
+                    ts=self._clock(),
+                    run=run + 1 if isinstance(line, RunStart) else max(run, 1),
+                    sequence=self.state.lines + 1,
+                    previous=self._previous,
+                )
+                self.state.take(stamped)
+                text = encode(stamped)
+                self._previous = digest_of(text[:-1])
+                data += text
+        written = 0
+        while written < len(data):
+            written += os.pwrite(self._descriptor, memoryview(data)[written:], self._size + written)
+        os.fdatasync(self._descriptor)
+        self._size += len(data)
+
+
+@contextmanager
+def open_journal(directory: Path, clock: Callable[[], int] = milliseconds) -> Iterator[Journal]:
+    """The ledger of a batch's directory, made where there is none, its torn tail cut.
+
+    Refusal 19 for one that is corrupt or a link. The caller holds the batch's lock.
+    """
+    path = directory / LEDGER
+    if path.is_symlink():
+        raise Refusal(ExitCode.CORRUPT, f"{path}: is a link, and a driver makes none")
+    made = not path.exists()
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        if made:
+            _sync_directory(directory)
+        reading = read(path.read_bytes())
+        state, faults = fold_reading(reading)
+        require_sound(faults, str(path))
+        with ThreadPoolExecutor(1) as writer:
+            journal = Journal(path, descriptor, reading, state, clock, writer)
+            if reading.torn:
+                journal.cut(reading.torn)
+            yield journal
+    finally:
+        os.close(descriptor)
+
+
+def read_state(directory: Path) -> State | None:
+    """What the ledger of a directory says; None where there is none. Nothing is written.
+
+    A torn tail is not read: a driver may be writing it. Refusal 19 for a corrupt ledger.
+    """
+    path = directory / LEDGER
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        state, faults = fold_reading(read(file.read()))
+    require_sound(faults, str(path))
+    return state
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
