@@ -2,7 +2,8 @@
 
 Standing instructions with what they import, rules, and of skills, agents and commands what is
 listed of each: its name, its description and when to use it. The body of a skill is read only
-when the skill is used, so it is not among them. No file is read through a link that leaves the
+when the skill is used, so it is not among them; an output style is, whole, since settings that a
+workspace may hold choose one of them for every session. No file is read through a link that leaves the
 workspace, and a file that is reached twice is read once, under its first name.
 """
 
@@ -100,7 +101,7 @@ class _Files:
                     yield os.path.normpath(os.path.join(folder, target)).lstrip(b"/")
 
     def listed(self, prefix: bytes) -> Iterator[Loaded]:
-        """What is listed of each skill, agent and command."""
+        """What is listed of each skill, agent and command, and every output style."""
         for path in self._below(prefix + b"skills"):
             if path.endswith(b"/SKILL.md"):
                 yield from self._entry(path, path.split(b"/")[-2], body=True)
@@ -110,6 +111,11 @@ class _Files:
         for path in self._below(prefix + b"commands"):
             if path.endswith(b".md"):
                 yield from self._entry(path, _stem(path), body=True)
+        for path in self._below(prefix + b"output-styles"):
+            content = self._once(path) if path.endswith(b".md") else None
+            if content is not None:
+                text = f"{path_text(_stem(path))}\n{content.decode('utf-8', 'replace')}"
+                yield Loaded(path_text(path), text)
 
     def _entry(self, path: bytes, own_name: bytes, *, body: bool) -> Iterator[Loaded]:
         content = self._once(path)

@@ -113,6 +113,7 @@ def test_what_is_kept_is_said_and_refuses_nothing_e02(
         pytest.param(
             ".claude/rules/area/zz.md", matter("paths: src/**", body="HW-DR-0052"), id="E18-paths"
         ),
+        pytest.param(".claude/output-styles/terse.md", "first\n\nHW-DR-0052\n", id="style"),
         pytest.param("CLAUDE.md", "- a\n- ```\n  HW-DR-0052\n  ```\n", id="in-code"),
     ],
 )
