@@ -3,8 +3,8 @@
 Standing instructions with what they import, rules, and of skills, agents and commands what is
 listed of each: its name, its description and when to use it. The body of a skill is read only
 when the skill is used, so it is not among them; an output style is, whole, since settings that a
-workspace may hold choose one of them for every session. No file is read through a link that leaves the
-workspace, and a file that is reached twice is read once, under its first name.
+workspace may hold choose one of them for every session. No file is read through a link that leaves
+the workspace, and a file that is reached twice is read once, under its first name.
 """
 
 # Names are bytes here, and pathlib holds none.
