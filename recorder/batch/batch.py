@@ -452,8 +452,8 @@ def _job(slot: Slot, lines: list[LaidLine], out: Path) -> Job:
         session=slot.name,
         directory=out / "sessions" / slot.name,
         uid=0,
-    )
         before=out / "arms" / BEFORE,
+    )
 
 
 def _expected(job: Job) -> Expected:

@@ -144,6 +144,7 @@ class Job:
     session: str
     directory: Path
     uid: int
+    before: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,6 @@ class Recorded:
     event: Event | None
     identity: Identity | None
     cost_cents: int | None
-    before: Path | None = None
     answer: str | None
     refusal: Refusal | None
 
@@ -254,6 +254,8 @@ def record(
     egress = _egress(job.directory / "egress.jsonl")
     corroboration = _corroboration(job, egress)
     changes = compare(job.line.manifest, reading) if reading is not None else None
+    if changes is not None and job.before is not None:
+        keep_texts(job.line.tree, job.line.manifest, changes.changed, job.before)
     places = places_of(observation, (WORKSPACE,), (CONFIGURATION_DIRECTORY,))
     digests = _document_digests(observation, places, reading)
     event: Event | None = None
@@ -265,8 +267,6 @@ def record(
     try:
         _refuse_copies(session, job)
         _refuse(watched, observation, egress, job, setting)
-    if changes is not None and job.before is not None:
-        keep_texts(job.line.tree, job.line.manifest, changes.changed, job.before)
         if corroboration is not None:
             require_agreement(corroboration, f"session {job.session}")
         if reading is None or changes is None:

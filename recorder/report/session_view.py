@@ -334,9 +334,9 @@ def _file(
             diff=found.lines,
             cut=found.cut,
             why=found.why,
-        )
             added=found.added,
             removed=found.removed,
+        )
     return msgspec.structs.replace(
         view,
         cites=tuple(one_line(cite) for cite in cites),
