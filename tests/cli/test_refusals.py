@@ -150,20 +150,26 @@ def test_an_output_directory_that_is_a_file(run: Run, out: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"corpus: [", ":1:10: "),
+        (b"corpus: [", ":2:1: "),
         (b"corpus: corpus\nmodel: m\nlines: [{tier: campaign, arm: present, more: 1}]\n", "more"),
         (b"corpus: corpus\nmodel: m\nlines: []\n", "lines is empty"),
         (b"corpus: corpus\nmodel: m\nlines: [{tier: campaign}]\n", "`arm`"),
         (b"corpus: corpus\nlines: [{tier: campaign, arm: present}]\n", "`model`"),
         (b"corpus: c\nmodel: m\nparallel: 99\nlines: [{tier: t, arm: a}]\n", "parallel is 99"),
         (b"corpus: \xff\n", "is not UTF-8 (byte 9)"),
-        (b"[" * 5000, "nested too deeply"),
+        (b"[" * 5000, "nesting depth"),
         (b"", "batch.yaml"),
-        (b"corpus: c\nmodel: 2020-99-99\n", "is not YAML"),
-        (b"corpus: c\nmodel: m\nseed: " + b"9" * 5000 + b"\n", "is not YAML"),
-        (b"corpus: c\nmodel: m\nmodel: n\n", ":3:1: the key 'model' stands twice"),
+        (b"corpus: c\nmodel: 2020-99-99\n", ":1:1: the batch names no `lines`"),
+        (
+            b"corpus: c\nmodel: m\nlines: [a b c]\nseed: " + b"9" * 5000 + b"\n",
+            ":4:1: seed is '999",
+        ),
+        (
+            b"corpus: c\nlines: [a b c]\nmodel: m\nmodel: n\n",
+            ":4:1: the key 'model' stands twice",
+        ),
         (b"corpus: c\nmodel: m\nlines: [{tier: t, arm: a, arm: b}]\n", ":3:27: the key 'arm'"),
-        (b"corpus: c\nmodel: m\nlines: [{tier: t, arm: 7}]\n", "$.lines[0].arm"),
+        (b"corpus: c\nmodel: m\nlines: [{tier: t, arm: 7}]\n", ":3:19: arm of line 1 is 7"),
     ],
 )
 def test_a_batch_file_that_cannot_be_read(
@@ -250,10 +256,10 @@ def unrehearsed(verb: str, out: Path, directory: Path, *more: str) -> tuple[str 
     [
         ("credentials: token", "credentials"),
         ("session_dollars: 0", "more than 0"),
-        ("session_dollars: .nan", "session_dollars is nan"),
-        ("session_dollars: .inf", "session_dollars is inf"),
-        ("timeout_seconds: .nan", "timeout_seconds is nan"),
-        ("timeout_seconds: .inf", "timeout_seconds is inf"),
+        ("session_dollars: .nan", "session_dollars is '.nan'"),
+        ("session_dollars: .inf", "session_dollars is '.inf'"),
+        ("timeout_seconds: .nan", "timeout_seconds is '.nan'"),
+        ("timeout_seconds: .inf", "timeout_seconds is '.inf'"),
         ("session_dollars: all", "session_dollars"),
     ],
 )
