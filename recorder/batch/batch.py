@@ -386,6 +386,7 @@ def _pinned(
                 harness=laid.line.members.harness,
                 manifest=f"sha256:{hashlib.sha256(laid.manifest_text.encode()).hexdigest()}",
                 check=laid.line.check.identity if laid.line.check is not None else None,
+                disciplines=laid.line.disciplines.digest if laid.line.disciplines else None,
                 identifiers=laid.line.identifiers,
             )
             for laid in lines

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from recorder.batch.line import PlanSource, plan_line
+from recorder.batch.line import PlanSource, plan_line, read_disciplines
 from recorder.batch.spec import BatchSpec, LineSpec
 from recorder.plan.census import take_census
 from recorder.plan.composition import dollars
@@ -223,12 +223,13 @@ def dry_run(
 
     A plan above its ceiling is priced like any other. Refuses (2) a declaration that cannot be
     read, (5) what cannot be planned, (11) a plan that refuses for another reason, (8) an arm that
-    is not its delta and, where ``lister`` asks them, servers without a tool, (4, 6, 9) what the
-    guards of a workspace refuse.
+    is not its delta, disciplines that are wrong and, where ``lister`` asks them, servers without a
+    tool, (4, 6, 9) what the guards of a workspace refuse.
     """
     if not corpus.is_dir():
         raise Refusal(ExitCode.PLAN, f"{corpus}: is no directory; `corpus` names the tree")
     declaration = load_declaration(corpus, ExitCode.USAGE)
+    read_disciplines(corpus, declaration)
     source = PlanSource(spec.plan_command, spec.lock, spec.seed, take_census(corpus, declaration))
     planned = [
         (line, _planned(corpus, _repeated(line, repetitions), source)) for line in spec.lines

@@ -8,10 +8,13 @@ from pathlib import Path
 from recorder.batch.checking import Check
 from recorder.batch.recording import Line
 from recorder.batch.spec import LineSpec
+from recorder.disciplines.artifacts import judges_artifacts
+from recorder.disciplines.declaration import Disciplines
+from recorder.disciplines.loading import load_disciplines
 from recorder.plan.census import Census
 from recorder.plan.command import ask_plan, plan_arguments
 from recorder.plan.composition import compose_plan
-from recorder.plan.declaration import Declaration, load_declaration
+from recorder.plan.declaration import DECLARATION, Declaration, load_declaration
 from recorder.plan.reading import read_plan, read_plan_file
 from recorder.plan.run_plan import PlannedTask, RunPlan, run_plan_of, run_plan_of_text
 from recorder.refusal import ExitCode, Refusal
@@ -146,6 +149,7 @@ def lay_line(
             declared_delta=delta.declared,
             identifiers=declaration.identifiers,
             check=lay_check(corpus, declaration, spec.tier, tree),
+            disciplines=read_disciplines(corpus, declaration),
         ),
         probes=plan.probes,
         repetitions=repetitions,
@@ -172,3 +176,34 @@ def lay_check(corpus: Path, declaration: Declaration, tier: str, tree: Path) -> 
         digest=digest_of(manifest.encode()),
         over=declaration.check_over,
     )
+
+
+def read_disciplines(corpus: Path, declaration: Declaration) -> Disciplines | None:
+    """The declared disciplines; None where none are declared.
+
+    They are the corpus's own whatever the arm: one that leaves the file out has findings too, and
+    the file may be a part of the instrument. Refusal 8 where they cannot be read, where one is
+    wrong, and where none of them judges an artifact.
+    """
+    name = declaration.disciplines
+    if name is None:
+        return None
+    try:
+        read = load_disciplines((corpus / name).read_bytes(), name)
+    except OSError as error:
+        raise Refusal(
+            ExitCode.INSTRUMENT,
+            f"{corpus / name}: cannot be read ({error.strerror}), and {DECLARATION} names it as "
+            "the disciplines behind findings",
+        ) from error
+    except Refusal as refusal:
+        raise Refusal(
+            ExitCode.INSTRUMENT, *(f"{corpus}/{reason}" for reason in refusal.reasons)
+        ) from refusal
+    if not any(judges_artifacts(entry.declaration) for entry in read.entries):
+        raise Refusal(
+            ExitCode.INSTRUMENT,
+            f"{corpus / name}: no entry of it judges an artifact by itself, so it gives no "
+            "findings; see docs/findings.md",
+        )
+    return read

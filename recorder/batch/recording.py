@@ -23,6 +23,15 @@ import msgspec
 from recorder import __version__
 from recorder.batch.before import keep_texts
 from recorder.batch.checking import Check, CheckEnd, not_run, patched, run_check
+from recorder.disciplines.artifacts import (
+    ArtifactFindings,
+    artifact_findings,
+    artifacts_of,
+    findings_record,
+    other_files,
+)
+from recorder.disciplines.declaration import Disciplines
+from recorder.disciplines.sessions import kept_content, tree_of
 from recorder.engine.client import Engine
 from recorder.evidence.corroboration import corroborate
 from recorder.evidence.corroboration_record import record_of, require_agreement
@@ -33,6 +42,7 @@ from recorder.evidence.document import (
     CheckRecord,
     CorroborationRecord,
     CredentialRecord,
+    DisciplinesRecord,
     Egress,
     Evidence,
     Left,
@@ -128,6 +138,7 @@ class Line:
     declared_delta: tuple[str, ...] = ()
     identifiers: str = DEFAULT_CITES_PATTERN
     check: Check | None = None
+    disciplines: Disciplines | None = None
 
 
 @dataclass(frozen=True)
@@ -264,6 +275,7 @@ def record(
     members = provider_members(observation)
     cost = None if isinstance(members.cost_cents, Unknown) else members.cost_cents
     checked: CheckRecord | None = None
+    judged: DisciplinesRecord | None = None
     try:
         _refuse_copies(session, job)
         _refuse(watched, observation, egress, job, setting)
@@ -279,6 +291,13 @@ def record(
                 raise end.refusal
             if end.findings is not None and produced is not None:
                 produced = tuple(map(end.findings.attach, produced))
+        if job.line.disciplines is not None:
+            broken = (
+                None if produced is None else _broken(job, job.line.disciplines, changes, produced)
+            )
+            judged = findings_record(job.line.disciplines, broken)
+            if broken is not None and produced is not None:
+                produced = tuple(map(broken.attach, produced))
         event = build_event(
             observation,
             probe=job.probe,
@@ -319,6 +338,7 @@ def record(
         egress,
         corroboration,
         checked,
+        judged,
         changes,
         digests,
         hook_lines,
@@ -627,6 +647,22 @@ def _check(
     )
 
 
+def _broken(
+    job: Job, disciplines: Disciplines, changes: Changes, produced: Iterable[ProducedFile]
+) -> ArtifactFindings:
+    """The disciplines that each artifact breaks, judged over the arm's own tree."""
+    baseline = tree_of(job.line.manifest, [job.line.tree])
+    return artifact_findings(
+        disciplines,
+        artifacts_of(produced, baseline, kept_content(job.directory / "produced")),
+        other_files(
+            baseline,
+            map(path_text, changes.removed or ()),
+            (path_text(item.path) for item in (*changes.excluded, *changes.left)),
+        ),
+    )
+
+
 def _text(path: str) -> str:
     """A path as text: one whose bytes are not UTF-8 in the escaped form of a manifest."""
     return path_text(os.fsencode(path))
@@ -639,6 +675,7 @@ def _evidence(
     egress: EgressSummary | None,
     corroboration: CorroborationRecord | None,
     checked: CheckRecord | None,
+    judged: DisciplinesRecord | None,
     changes: Changes | None,
     digests: Mapping[str, str],
     hook_lines: int | None,
@@ -685,6 +722,7 @@ def _evidence(
         credential=CredentialRecord(form=order.credential.form, copied=order.credential.copied),
         corroboration=corroboration,
         check=checked,
+        disciplines=judged,
         hook_log_lines=hook_lines,
         seconds={
             "sidecar": times.sidecar,

@@ -88,18 +88,21 @@ def judge(
 
 
 def _load(paths: Iterable[Path], *, allow_unresolved: bool = False) -> Disciplines:
-    read = []
-    for path in paths:
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise Refusal(
-                ExitCode.USAGE, f"{path}: {error.strerror}: name a file of disciplines"
-            ) from error
-        read.append(load_disciplines(content, str(path), allow_unresolved=allow_unresolved))
+    read = [load_file(path, allow_unresolved=allow_unresolved) for path in paths]
     if not read:
         raise Refusal(ExitCode.USAGE, "judge: name a file of disciplines with --disciplines FILE")
     return merged(read)
+
+
+def load_file(path: Path, *, allow_unresolved: bool = False) -> Disciplines:
+    """A file of disciplines. Refusal 2 where it cannot be read, and for what is wrong in it."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Refusal(
+            ExitCode.USAGE, f"{path}: {error.strerror}: name a file of disciplines"
+        ) from error
+    return load_disciplines(content, str(path), allow_unresolved=allow_unresolved)
 
 
 # Sessions ------------------------------------------------------------------------------------

@@ -15,7 +15,19 @@ import typer
 
 from recorder.batch.batch import image_id
 from recorder.batch.checking import Check, patched, require_workspace_named, run_check
+from recorder.cli.judge import load_file
 from recorder.cli.stream import READ_SIZE, answer_set
+from recorder.disciplines.artifacts import (
+    Artifact,
+    ArtifactFindings,
+    artifact_findings,
+    is_artifact,
+    other_files,
+)
+from recorder.disciplines.declaration import Disciplines
+from recorder.disciplines.replay import side
+from recorder.disciplines.sessions import tree_of
+from recorder.disciplines.values import UNPROVEN
 from recorder.engine.client import open_engine
 from recorder.engine.connect import docker_host
 from recorder.plan.declaration import load_declaration
@@ -69,17 +81,27 @@ def transform_stream(
         ),
     ] = None,
     baseline: Annotated[
-        Path | None, typer.Option(help="The tree that the check's own files come from.")
+        Path | None,
+        typer.Option(
+            help="The tree that the check's own files come from, and that the session started from."
+        ),
     ] = None,
     oracle_tree: Annotated[
         Path | None,
         typer.Option(help="Check one copy of this tree that holds everything produced, instead."),
     ] = None,
+    disciplines: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of disciplines: findings are the entries that an artifact breaks."
+        ),
+    ] = None,
 ) -> None:
     """Read a raw stream on standard input and write its event on standard output."""
     if workspace is None and produced:
         raise Refusal(ExitCode.USAGE, "--produced: needs --workspace DIR to be read from")
-    asked = _asked(check, baseline, oracle_tree, workspace)
+    asked = _asked(check, baseline, oracle_tree, workspace, disciplines)
+    rules = None if disciplines is None else load_file(disciplines)
     pattern = DEFAULT_CITES_PATTERN
     if corpus is not None:
         pattern = load_declaration(corpus, ExitCode.USAGE).identifiers
@@ -103,6 +125,10 @@ def transform_stream(
         findings = _findings(asked, observation, options, files, workspace)
         read = options.produced_file
         options = replace(options, produced_file=lambda path: findings.attach(read(path)))
+    if rules is not None and workspace is not None:
+        broken = _broken(rules, observation, options, baseline, workspace)
+        reported = options.produced_file
+        options = replace(options, produced_file=lambda path: broken.attach(reported(path)))
     text = event_yaml(transform_observation(observation, options))
     sys.stdout.buffer.write(text.encode())
 
@@ -112,13 +138,25 @@ def _standard_input() -> Iterator[bytes]:
 
 
 def _asked(
-    command: str | None, baseline: Path | None, oracle: Path | None, workspace: Path | None
+    command: str | None,
+    baseline: Path | None,
+    oracle: Path | None,
+    workspace: Path | None,
+    disciplines: Path | None,
 ) -> Asked | None:
     """The check of the options. Refusal 2 for options that say nothing without one another."""
+    if disciplines is not None and workspace is None:
+        raise Refusal(ExitCode.USAGE, "--disciplines: needs --workspace DIR to be judged over")
     if command is None:
-        for name, given in (("--baseline", baseline), ("--oracle-tree", oracle)):
-            if given is not None:
-                raise Refusal(ExitCode.USAGE, f"{name}: needs --check CMD, which reads it")
+        if oracle is not None:
+            raise Refusal(ExitCode.USAGE, "--oracle-tree: needs --check CMD, which reads it")
+        if baseline is not None and disciplines is None:
+            raise Refusal(
+                ExitCode.USAGE,
+                "--baseline: needs --check CMD or --disciplines FILE, which read it",
+            )
+        if baseline is not None and not baseline.is_dir():
+            raise Refusal(ExitCode.USAGE, f"--baseline {baseline}: is no directory")
         return None
     if workspace is None:
         raise Refusal(ExitCode.USAGE, "--check: needs --workspace DIR to be run over")
@@ -173,6 +211,32 @@ def _findings(
     if end.findings is None:
         raise end.refusal or Refusal(ExitCode.OBSERVATION, "the check came to no result")
     return end.findings
+
+
+def _broken(
+    rules: Disciplines,
+    observation: Observation,
+    options: TransformOptions,
+    baseline: Path | None,
+    workspace: Path,
+) -> ArtifactFindings:
+    """The disciplines that each artifact breaks. Without a baseline, no text before the session
+    is known, and an entry that reads one judges nothing."""
+    places = places_of(observation, options.workspaces, options.configuration_directories)
+    paths = produced_paths(observation, places, options.named, options.changed)
+    files = [options.produced_file(path) for path in paths]
+    left = tree_of(manifest_of(workspace), [workspace])
+    before = None if baseline is None else tree_of(manifest_of(baseline), [baseline])
+    artifacts = tuple(
+        Artifact(
+            file.path,
+            UNPROVEN if before is None else side(before.state(file.path)),
+            side(left.state(file.path)),
+        )
+        for file in files
+        if is_artifact(file)
+    )
+    return artifact_findings(rules, artifacts, other_files(left))
 
 
 def _workspace_tree(workspace: Path) -> Tree:

@@ -143,6 +143,22 @@ class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None
 
 
+class DisciplinesRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The disciplines behind findings: their file in the corpus, and its digest.
+
+    ``entries`` are those that judge an artifact. ``judged`` artifacts have come to a list and
+    ``findings`` counts what is in them; both are None where the workspace was not read whole.
+    ``not_judged`` are artifacts that an entry admits and could not judge, which have no list.
+    """
+
+    file: str
+    digest: str
+    entries: tuple[str, ...]
+    judged: int | None
+    not_judged: tuple[str, ...]
+    findings: int | None
+
+
 class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How the session held its credential: ``form`` as the harness has it, a placeholder or not.
 
@@ -186,6 +202,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     credential: CredentialRecord | None = None
     corroboration: CorroborationRecord | None = None
     check: CheckRecord | None = None
+    disciplines: DisciplinesRecord | None = None
     hook_log_lines: int | None
     seconds: Mapping[str, float | None]
     max_turns: int | None

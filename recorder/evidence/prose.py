@@ -34,6 +34,7 @@ def statements(sessions: Sequence[Evidence]) -> tuple[str, ...]:
         _turn_cap(sessions),
         _counts(sessions),
         _findings(sessions),
+        _disciplines(sessions),
         UNCOMPARED,
     ]
     if any(evidence.rehearsal for evidence in sessions):
@@ -140,9 +141,11 @@ def _turn_cap(sessions: Sequence[Evidence]) -> str | None:
     return f"{stopped or 'None'} of the {len(sessions)} sessions stopped at {named}."
 
 
-def _findings(sessions: Sequence[Evidence]) -> str:
+def _findings(sessions: Sequence[Evidence]) -> str | None:
     checks = [evidence.check for evidence in sessions if evidence.check is not None]
     if not checks:
+        if any(evidence.disciplines is not None for evidence in sessions):
+            return None
         return "**The findings.** The corpus declares no check, so no artifact carries findings."
     first = checks[0]
     over = (
@@ -157,6 +160,22 @@ def _findings(sessions: Sequence[Evidence]) -> str:
         f"(`{first.baseline}`) and never the session's. It ran for "
         f"{_count(len(ran), 'session')} and reported {_count(sum(ran), 'finding')}; for "
         f"{_count(len(checks) - len(ran), 'session')} there was nothing to check."
+    )
+
+
+def _disciplines(sessions: Sequence[Evidence]) -> str | None:
+    found = [evidence.disciplines for evidence in sessions if evidence.disciplines is not None]
+    if not found:
+        return None
+    beside = any(evidence.check is not None for evidence in sessions)
+    left = sum(len(each.not_judged) for each in found)
+    return (
+        f"**The disciplines.** Findings are {'also ' if beside else ''}the entries of "
+        f"`{found[0].file}` (`{found[0].digest}`) that an artifact breaks, judged from its own "
+        "text, the text before it and the other files of its tree: no call, no probe. Of "
+        f"{_count(sum(each.judged or 0 for each in found), 'artifact')} judged, they report "
+        f"{_count(sum(each.findings or 0 for each in found), 'finding')}; for "
+        f"{_count(left, 'artifact')} an entry could not say, and there is no list."
     )
 
 

@@ -69,7 +69,7 @@ SESSIONS_OF_A_PROCESS = 40
 CANNOT_KNOW = (
     "that the driver ran as it says: whoever holds the signer's key can sign any bytes",
     "that the bytes were what the engine's pipe gave: the driver alone read it",
-    "findings of a check, times, exit statuses, inspect output, reasons of a refusal: as recorded",
+    "findings of a check or of disciplines, times, exit statuses, inspect output, reasons of a refusal: as recorded",
     "the digest of a file that a session added or changed: as recorded, and held to its copy",
     "what a task was, beyond the text in the recorded command",
 )

@@ -245,6 +245,11 @@ class _Session:
             members["max_turns"] = expected.max_turns
         for name, derived in members.items():
             self._same(name, getattr(evidence, name), derived)
+        if evidence.disciplines is not None or expected.line.disciplines is not None:
+            held = evidence.disciplines.digest if evidence.disciplines else None
+            if held != expected.line.disciplines and evidence.refusal is None:
+                what = f"is {held}; batch.json pins {expected.line.disciplines}"
+                self.find(EVIDENCE, "disciplines.digest", what)
         if summary is not None:
             self._same("egress", evidence.egress, _egress(evidence.egress, summary, evidence))
         for container, image in (

@@ -74,6 +74,7 @@ class Declaration:
     ``check`` is the command behind ``findings``, as its words; empty where nothing checks.
     ``check_over`` says what it reads in the place of ``{workspace}``: the session's
     ``workspace``, or the ``corpus``, one copy of it that holds all that the session changed.
+    ``disciplines`` is the file whose entries are behind ``findings`` too; None for no such file.
     """
 
     tiers: Mapping[str, Tier]
@@ -87,6 +88,7 @@ class Declaration:
     identifiers: str = IDENTIFIERS
     check: tuple[str, ...] = ()
     check_over: str = "workspace"
+    disciplines: str | None = None
 
 
 def load_declaration(corpus: Path, refuse_with: ExitCode) -> Declaration:
@@ -228,6 +230,13 @@ def _check_over(node: Node) -> str:
     return over
 
 
+def _disciplines(node: Node) -> str:
+    path = plain_path(nodes.text(node, "`disciplines`"))
+    if path is None:
+        raise fault(node, "`disciplines` is the path of one file of the corpus")
+    return path
+
+
 def _tiers(node: Node) -> Mapping[str, Tier]:
     found: dict[str, Tier] = {}
     for name, key, value in nodes.mapping(node, "`tiers`"):
@@ -310,4 +319,5 @@ _MEMBERS: Mapping[str, Callable[[Node], object]] = {
     "identifiers": _identifiers,
     "check": _check,
     "check_over": _check_over,
+    "disciplines": _disciplines,
 }

@@ -104,6 +104,7 @@ class _Evidence(msgspec.Struct, frozen=True, kw_only=True):
     egress: Mapping[str, Any] = {}
     corroboration: Mapping[str, Any] | None = None
     check: Mapping[str, Any] | None = None
+    disciplines: Mapping[str, Any] | None = None
     seconds: Mapping[str, float | None] = {}
     max_turns: int | None = None
     capped: bool = False
@@ -435,6 +436,10 @@ def _raw_facts(
         yield "check", " ".join(check.get("command", ()))
         found = check.get("findings")
         yield "findings", check.get("fault") or ("nothing to check" if found is None else found)
+    judged = evidence.disciplines
+    if judged is not None:
+        yield "disciplines behind findings", judged.get("file")
+        yield "entries broken", judged.get("findings")
     yield "egress policy", evidence.egress.get("policy")
     yield (
         "sidecar",

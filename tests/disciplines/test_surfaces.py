@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -802,8 +802,12 @@ def test_an_artifact_s_findings_are_the_entries_it_breaks_and_a_key_only_where_j
     assert found.broken == {"a": ("a-bad", "z-bad"), "b": ()}
     file = ProducedFile("b", "sha256:x", ())
     assert found.attach(file).findings == ()
-    unjudged = ProducedFile("c", "sha256:x", ())
-    assert found.attach(unjudged) is unjudged
+    # A command's findings stand beside, and alone nowhere that an entry could not say.
+    reported = ProducedFile("a", "sha256:x", (), ("b-command", "z-bad"))
+    assert found.attach(reported).findings == ("a-bad", "b-command", "z-bad")
+    assert found.not_judged == {"c"}
+    assert found.attach(replace(reported, path="c")).findings is UNSET
+    assert found.attach(replace(reported, path="d")) == replace(reported, path="d")
 
 
 def test_no_entry_that_admits_an_artifact_is_no_list() -> None:

@@ -83,6 +83,7 @@ power: {present: 0.15, absent: 0.08, alpha: 0.05, power: 0.80, pooled: [discover
 identifiers: "[A-Z]+-[0-9]+"
 check: [tool, check, --json, "{workspace}"]
 check_over: corpus
+disciplines: tools/disciplines.yaml
 """
     )
     assert declaration.answer_keys == {"PROBE-EX-a": ("docs/0198-x.md",)}
@@ -93,6 +94,7 @@ check_over: corpus
     assert declaration.identifiers == "[A-Z]+-[0-9]+"
     assert declaration.check == ("tool", "check", "--json", "{workspace}")
     assert declaration.check_over == "corpus"
+    assert declaration.disciplines == "tools/disciplines.yaml"
 
 
 @pytest.mark.parametrize(
@@ -155,6 +157,8 @@ def test_no_path_that_is_read_climbs(written: str) -> None:
         ('identifiers: "(a+)+b"' + REGRESSION, 1, "a group is repeated"),
         ("check: [tool]" + REGRESSION, 1, "names no `{workspace}`"),
         ("check_over: tree" + REGRESSION, 1, "is `workspace` or `corpus`"),
+        ("disciplines: ../rules.yaml" + REGRESSION, 1, "the path of one file of the corpus"),
+        ("disciplines: [a, b]" + REGRESSION, 1, "not a single value"),
         ("power: {present: 0.1, absent: 0.2, alpha: 0.05}" + REGRESSION, 1, "no `power`"),
         ('power: {present: "0.1", absent: 0.2, alpha: 0.05, power: 0.8}' + REGRESSION, 1, "0 and"),
         ("power: {present: true, absent: 0.2, alpha: 0.05, power: 0.8}" + REGRESSION, 1, "0 and"),
