@@ -8,11 +8,32 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from recorder.batch.recording import Job, Recorded, Setting, open_session, record
-from recorder.engine.client import Engine, open_engine
+from recorder.batch.containers import Containers
+from recorder.batch.recording import Job, Recorded, Setting
+from recorder.batch.runner import OpenedSession, Runner
 from recorder.refusal import Interrupt
 from recorder.session.container import SESSION_UID
-from recorder.session.driver import Session
+
+
+def _nothing(_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """Whom a batch tells what its sessions do, each from the thread that runs the session.
+
+    ``opening`` before anything is made for it; ``starting`` before its container is made;
+    ``began`` when nothing but the start is left to do; ``ended`` when its files are durable.
+    ``aborting``: the calling thread was interrupted, and nothing was done about it yet. What one of
+    them raises stops the batch.
+    """
+
+    opening: Callable[[Job], None] = _nothing
+    starting: Callable[[Job], None] = _nothing
+    began: Callable[[Job], None] = _nothing
+    ended: Callable[[Recorded], None] = _nothing
+    aborting: Callable[[BaseException], None] = _nothing
 
 
 def run_jobs(
@@ -25,52 +46,46 @@ def run_jobs(
     ended: Callable[[Recorded], None],
     stop: threading.Event,
 ) -> None:
+    """``run_on`` containers of an engine."""
+    watch = Watch(began=began, ended=ended)
+    run_on(Containers(docker_host, setting), jobs, parallel=parallel, watch=watch, stop=stop)
+
+
+def run_on(
+    runner: Runner, jobs: Sequence[Job], *, parallel: int, watch: Watch, stop: threading.Event
+) -> None:
     """Run every job once, ``parallel`` at a time, each place with a uid of its own.
 
-    ``began`` is called just before the session is started and ``ended`` after its files are
-    durable, from the thread that runs it. ``stop`` starts no more sessions. The first exception
-    of a session does so too, and is raised when every running one has ended. An interrupt of the
-    calling thread kills the running ones; what they left is kept.
+    ``stop`` starts no more sessions. The first exception of a session does so too, and is raised
+    when every running one has ended. An interrupt of the calling thread kills the running ones;
+    what they left is kept.
     """
     waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
     for job in jobs:
         waiting.put(job)
-    places = _Places(docker_host, waiting, setting, began, ended, stop, threading.Event())
+    places = _Places(runner, waiting, watch, stop, threading.Event())
     with ThreadPoolExecutor(parallel) as threads:
         running = [threads.submit(places.work, SESSION_UID + place) for place in range(parallel)]
         try:
             for future in running:
                 future.result()
-        except (Interrupt, KeyboardInterrupt):
-            places.halt.set()
+        except (Interrupt, KeyboardInterrupt) as interrupt:
+            try:
+                watch.aborting(interrupt)
+            finally:
+                places.halt.set()
             raise
         finally:
             stop.set()
 
 
 @dataclass(frozen=True)
-class _Opened:
-    """A session whose sidecar is started, with the engine connection of its own."""
-
-    engine: Engine
-    session: Session
-
-    def remove(self) -> None:
-        try:
-            self.session.remove()
-        finally:
-            self.engine.close()
-
-
-@dataclass(frozen=True)
 class _Places:
     """What the places of a driver share."""
 
-    docker_host: str
+    runner: Runner
     waiting: queue.SimpleQueue[Job]
-    setting: Setting
-    began: Callable[[Job], None]
-    ended: Callable[[Recorded], None]
+    watch: Watch
     stop: threading.Event
     halt: threading.Event
 
@@ -97,15 +112,16 @@ class _Places:
                 if opening is not None and opening[1].exception() is None:
                     opening[1].result().remove()
 
-    def _run(self, job: Job, opened: _Opened) -> None:
+    def _run(self, job: Job, opened: OpenedSession) -> None:
         def before_start() -> None:
-            self.began(job)
+            self.watch.began(job)
 
-        self.ended(
-            record(opened.session, job, self.setting, before_start=before_start, halt=self.halt)
-        )
+        self.watch.starting(job)
+        self.watch.ended(opened.run(before_start, self.halt))
 
-    def _open_next(self, uid: int, ahead: ThreadPoolExecutor) -> tuple[Job, Future[_Opened]] | None:
+    def _open_next(
+        self, uid: int, ahead: ThreadPoolExecutor
+    ) -> tuple[Job, Future[OpenedSession]] | None:
         """The next job, its sidecar being started by another thread; None where none is left."""
         try:
             job = replace(self.waiting.get_nowait(), uid=uid)
@@ -114,10 +130,6 @@ class _Places:
             return None
         return job, ahead.submit(self._open, job)
 
-    def _open(self, job: Job) -> _Opened:
-        engine = open_engine(self.docker_host)
-        try:
-            return _Opened(engine, open_session(engine, job, self.setting))
-        except BaseException:
-            engine.close()
-            raise
+    def _open(self, job: Job) -> OpenedSession:
+        self.watch.opening(job)
+        return self.runner.open(job)

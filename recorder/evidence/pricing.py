@@ -43,9 +43,15 @@ class PriceTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def rates(self, model: str) -> Rates | None:
         """The rates of the exact name, else of the name less a date at its end; else None."""
-        found = self.models.get(model)
+        entry = self.entry(model)
+        return None if entry is None else self.models[entry]
+
+    def entry(self, model: str) -> str | None:
+        """The name under which a model's rates stand; None where it has none."""
+        if model in self.models:
+            return model
         dated = _DATED.fullmatch(model)
-        return found or (self.models.get(dated["name"]) if dated else None)
+        return dated["name"] if dated and dated["name"] in self.models else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,62 @@
+"""What becomes of a session when its batch is run again, by what its ledger says. Pure.
+
+A session is run again by itself only where evidence says that its latest attempt reached no
+provider, and an attempt without an end is never taken for a recording: for a while nobody watched
+its channel. A rehearsal spends nothing, so its sessions without an end run again too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from recorder.ledger.entries import Why
+from recorder.ledger.state import Attempt
+from recorder.refusal import ExitCode, Refusal
+
+Over = Literal["recorded", "failed", "left-out", "uncertain"]
+
+
+@dataclass(frozen=True)
+class Due:
+    """An attempt that is to be run."""
+
+    attempt: int
+    why: Why
+
+
+def due_of(attempts: Sequence[Attempt], *, rehearsal: bool, retry_failed: bool) -> Due | Over:
+    """The next attempt of a session, or why it has none."""
+    if not attempts:
+        return Due(1, "first")
+    latest = attempts[-1]
+    following = latest.number + 1
+    match latest.standing:
+        case "recorded":
+            return "recorded"
+        case "left-out":
+            return "left-out"
+        case "again":
+            return Due(following, "decided")
+        case "failed":
+            if latest.requests == 0:
+                return Due(following, "unspent")
+            return Due(following, "retry") if retry_failed else "failed"
+        case "unended":
+            if latest.requests == 0:
+                return Due(following, "unspent")
+            return Due(following, "rehearsal") if rehearsal else "uncertain"
+
+
+def refuse_uncertain(sessions: Iterable[str], out: Path) -> None:
+    """Refusal 18 where sessions wait for a decision."""
+    names = list(sessions)
+    if names:
+        raise Refusal(
+            ExitCode.UNCERTAIN,
+            f"{', '.join(names)}: started without an end, and may have spent: see "
+            f"`recorder batch reconcile {out}`, and decide with --again NAME or --leave-out NAME, "
+            "and --reason TEXT",
+        )
