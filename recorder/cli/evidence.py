@@ -10,6 +10,8 @@ import typer
 from rich.table import Table
 
 from recorder.batch.table import print_table
+from recorder.cli.judge import load, require_trees
+from recorder.disciplines.sessions import judge_batch
 from recorder.evidence.signing import public_pem
 from recorder.evidence.signing_batch import sign_batch
 from recorder.evidence.signing_keys import (
@@ -39,15 +41,25 @@ def verify(
     signer: Annotated[
         Path | None, typer.Option("--key", help="The public key that has to have signed it.")
     ] = None,
+    disciplines: Annotated[
+        list[Path] | None,
+        typer.Option("--disciplines", "-d", help="Judge it by this file again. Repeatable."),
+    ] = None,
+    corpus: Annotated[
+        list[Path] | None,
+        typer.Option(help="A tree whose files are the baseline's texts. Repeatable."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For a program to read.")] = False,
 ) -> None:
     """Hold a batch to its signature, its chains and its schemas, and derive it all again."""
+    require_trees(corpus or ())
+    judged = judge_batch(directory, load(disciplines), corpus or ()) if disciplines else None
     trusted = list(trusted_keys(key_directory()))
     required = None
     if signer is not None:
         required = Trusted(str(signer), public_of(signer))
         trusted.append(required)
-    found = verify_batch(directory, trusted=trusted, required=required)
+    found = verify_batch(directory, trusted=trusted, required=required, judged=judged)
     if as_json:
         typer.echo(json.dumps(_record(found), indent=1))
     else:

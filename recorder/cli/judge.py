@@ -22,7 +22,14 @@ from recorder.disciplines.loading import load_disciplines, merged
 from recorder.disciplines.protection import change_verdict, protection_verdict
 from recorder.disciplines.rates import Rate, rates_by_arm
 from recorder.disciplines.schema import schema
-from recorder.disciplines.sessions import LOG, RECORD, BatchVerdicts, judge_batch, log_of
+from recorder.disciplines.sessions import (
+    LOG,
+    RECORD,
+    BatchVerdicts,
+    encode_verdicts,
+    judge_batch,
+    log_of,
+)
 from recorder.disciplines.verdicts import HOOK, Verdict, git_surface, row_of, verdicts_of
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.driver import write_durable
@@ -74,7 +81,7 @@ def judge(
     if target == SCHEMA:
         print(json.dumps(schema(), indent=2))
         return
-    loaded = _load(disciplines or [])
+    loaded = load(disciplines or [])
     if git is not None:
         raise typer.Exit(_git(loaded, git, repository or Path(), enforce, log, as_json))
     if target is None:
@@ -87,7 +94,8 @@ def judge(
     _sessions(loaded, Path(target), corpus or [], log, as_json)
 
 
-def _load(paths: Iterable[Path], *, allow_unresolved: bool = False) -> Disciplines:
+def load(paths: Iterable[Path], *, allow_unresolved: bool = False) -> Disciplines:
+    """Files of disciplines as one. Refusal 2 for none, and as ``load_file``."""
     read = [load_file(path, allow_unresolved=allow_unresolved) for path in paths]
     if not read:
         raise Refusal(ExitCode.USAGE, "judge: name a file of disciplines with --disciplines FILE")
@@ -111,11 +119,9 @@ def load_file(path: Path, *, allow_unresolved: bool = False) -> Disciplines:
 def _sessions(
     loaded: Disciplines, directory: Path, trees: list[Path], log: Path | None, as_json: bool
 ) -> None:
-    for tree in trees:
-        if not tree.is_dir():
-            raise Refusal(ExitCode.USAGE, f"--corpus {tree}: is no directory")
+    require_trees(trees)
     batch = judge_batch(directory, loaded, trees)
-    encoded = msgspec.json.format(msgspec.json.encode(batch), indent=2) + b"\n"
+    encoded = encode_verdicts(batch)
     if (directory / "sessions").is_dir():
         write_durable(directory / RECORD, encoded)
         write_durable(log or directory / LOG, log_of(batch).encode())
@@ -125,6 +131,13 @@ def _sessions(
         sys.stdout.buffer.write(encoded)
         return
     _print_batch(batch)
+
+
+def require_trees(trees: Iterable[Path]) -> None:
+    """Refuse (2) a tree that is none."""
+    for tree in trees:
+        if not tree.is_dir():
+            raise Refusal(ExitCode.USAGE, f"--corpus {tree}: is no directory")
 
 
 def _print_batch(batch: BatchVerdicts) -> None:
@@ -226,7 +239,7 @@ def _hook(paths: list[Path], repository: Path | None, log: Path | None) -> int:
         text = sys.stdin.buffer.read().decode("utf-8")
         payload = read_payload(text, repository)
         where = log or Path(payload.root) / FOLDER / LOG
-        loaded = _load(paths, allow_unresolved=True)
+        loaded = load(paths, allow_unresolved=True)
     except (PayloadError, UnicodeDecodeError) as error:
         return _refused_hook(where, now_ms, f"the payload {error}")
     except Refusal as refusal:

@@ -1,8 +1,8 @@
 """Judges recorded sessions: reads what a batch keeps of each, and nothing else.
 
-A batch keeps digests of the tree that a session started from and the bytes of what it produced.
-Baseline texts come from trees that the caller names, each file held to the arm's manifest; a text
-that no tree has is unproven, never guessed.
+A batch keeps digests of the tree that a session started from, the texts of it that sessions
+changed, and the bytes of what they produced. Other texts of the baseline come from trees that the
+caller names. Each is held to the arm's manifest; one that nothing has is unproven, never guessed.
 """
 
 # Names are bytes here, and pathlib holds none.
@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from recorder.batch.before import BEFORE
 from recorder.disciplines.declaration import Disciplines, Entry
 from recorder.disciplines.history import History, SessionCall, UserTurn, read_history
 from recorder.disciplines.judging import Memo, World
@@ -339,6 +340,11 @@ def _record(
     )
 
 
+def encode_verdicts(batch: BatchVerdicts) -> bytes:
+    """disciplines.json: members in declared order, two spaces, a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(batch), indent=2) + b"\n"
+
+
 def log_of(batch: BatchVerdicts) -> str:
     """disciplines.log: every row of every session, each subject under its session's name."""
     return "".join(
@@ -386,18 +392,24 @@ def _baseline(kept: Kept, trees: Sequence[Path]) -> Tree:
             f"{kept.directory}: no manifest of its arm is beside it, so what it started from is "
             "not known; name a session inside its batch's directory",
         )
-    return tree_of(read_manifest(path.read_text("utf-8"), str(path)), trees)
+    manifest = read_manifest(path.read_text("utf-8"), str(path))
+    return tree_of(manifest, trees, kept_content(path.parent / BEFORE))
 
 
-def tree_of(manifest: Manifest, trees: Sequence[Path]) -> Tree:
-    """A manifest's tree, the texts of its files from any directory that holds the same bytes."""
+def tree_of(
+    manifest: Manifest,
+    trees: Sequence[Path],
+    kept: Callable[[str], bytes | None] = lambda _: None,
+) -> Tree:
+    """A manifest's tree, the texts of its files from what is ``kept`` by digest, or from any
+    directory that holds the same bytes."""
     files = {path_text(e.path): e for e in manifest.entries if not e.is_link}
 
     def content(path: str) -> bytes | None:
         entry = files[path]
-        return next(
-            (bytes_ for tree in trees if (bytes_ := _same_file(tree, entry)) is not None), None
-        )
+        texts = (_same_file(tree, entry) for tree in trees)
+        found = next((text for text in texts if text is not None), None)
+        return kept(entry.sha256) if found is None else found
 
     return Tree({path: entry.sha256 for path, entry in files.items()}, content)
 

@@ -26,6 +26,9 @@ from recorder.audit.logs import schema_faults
 from recorder.batch.assembly import Kept, assemble
 from recorder.batch.pinned import Pinned, PinnedLine, encode_pinned
 from recorder.batch.schedule import Slot, slots
+from recorder.disciplines.sessions import LOG as VERDICTS_LOG
+from recorder.disciplines.sessions import RECORD as VERDICTS
+from recorder.disciplines.sessions import BatchVerdicts
 from recorder.evidence.document import Evidence
 from recorder.evidence.signing import EnvelopeError, key_id, open_envelope, public_pem, read_public
 from recorder.evidence.signing_keys import Trusted
@@ -38,6 +41,7 @@ from recorder.evidence.statement import (
     statement_bytes,
 )
 from recorder.evidence.verification_fault import Fault
+from recorder.evidence.verification_judged import verify_judged
 from recorder.evidence.verification_session import (
     LOG,
     Derived,
@@ -45,6 +49,7 @@ from recorder.evidence.verification_session import (
     form_faults,
     verify_session,
 )
+from recorder.ledger.chain import LEDGER
 from recorder.plan.reading import MEMBERS, PlanText, read_plan
 from recorder.refusal import ExitCode, Refusal
 from recorder.transcript.checker import check
@@ -57,8 +62,9 @@ SIGNER = "evidence/signer.pub"
 REPORT = "report.html"
 LOCK = "batch.lock"
 
-# Files that no statement names: itself and its key; the lock, which is empty; a picture of it all.
-UNSIGNED = frozenset({STATEMENT, SIGNER, REPORT, LOCK})
+# Files that no statement names: itself and its key; the lock, which is empty; a picture of it all;
+# verdicts over it, which are judged again.
+UNSIGNED = frozenset({STATEMENT, SIGNER, REPORT, LOCK, VERDICTS, VERDICTS_LOG})
 
 # Texts that sessions changed, each under its digest.
 _BEFORE = re.compile(r"arms/before/(?P<digest>[0-9a-f]{64})")
@@ -69,7 +75,7 @@ SESSIONS_OF_A_PROCESS = 40
 CANNOT_KNOW = (
     "that the driver ran as it says: whoever holds the signer's key can sign any bytes",
     "that the bytes were what the engine's pipe gave: the driver alone read it",
-    "findings of a check or of disciplines, times, exit statuses, inspect output, reasons of a refusal: as recorded",
+    "findings, times, exit statuses, inspect output, reasons of a refusal: as recorded",
     "the digest of a file that a session added or changed: as recorded, and held to its copy",
     "what a task was, beyond the text in the recorded command",
 )
@@ -129,15 +135,20 @@ class Verification:
 
 
 def verify_batch(
-    directory: Path, *, trusted: Sequence[Trusted] = (), required: Trusted | None = None
+    directory: Path,
+    *,
+    trusted: Sequence[Trusted] = (),
+    required: Trusted | None = None,
+    judged: BatchVerdicts | None = None,
 ) -> Verification:
-    """Verify a batch's directory. ``required``: the key that has to have signed it.
+    """Verify a batch's directory. ``required``: the key that has to have signed it. ``judged``:
+    the batch judged again, to hold the verdicts in it to.
 
     Refusal 2 for what is no batch's directory.
     """
     if not any((directory / name).exists() for name in (BATCH, STATEMENT, "sessions")):
         raise Refusal(ExitCode.USAGE, f"{directory}: is no batch's directory: it holds no {BATCH}")
-    return _Batch(directory, trusted, required).verify()
+    return _Batch(directory, trusted, required, judged).verify()
 
 
 def digests_of(directory: Path) -> tuple[dict[str, str], list[Fault]]:
@@ -189,11 +200,16 @@ def predicate_schema() -> dict[str, Any]:
 
 class _Batch:
     def __init__(
-        self, directory: Path, trusted: Sequence[Trusted], required: Trusted | None
+        self,
+        directory: Path,
+        trusted: Sequence[Trusted],
+        required: Trusted | None,
+        judged: BatchVerdicts | None = None,
     ) -> None:
         self.directory = directory
         self.trusted = trusted
         self.required = required
+        self.judged = judged
         self.faults: list[Fault] = []
         self.notes: list[str] = []
         self.names: frozenset[str] = frozenset()
@@ -226,6 +242,9 @@ class _Batch:
                 self._predicate(statement)
         self._report()
         ended = sorted(name for name, each in sessions.items() if each.evidence is not None)
+        verdicts = verify_judged(self.read(VERDICTS), self.read(VERDICTS_LOG), ended, self.judged)
+        self.faults += verdicts.faults
+        self.notes += verdicts.notes
         return Verification(
             faults=tuple(dict.fromkeys(self.faults)),
             signature=signature,
@@ -469,6 +488,7 @@ class _Batch:
         lines = [line_name(number, line) for number, line in enumerate(pinned.lines, start=1)]
         known = {
             BATCH,
+            LEDGER,
             CONSTRUCTION,
             *UNSIGNED,
             *(f"plans/{name}.txt" for name in lines),

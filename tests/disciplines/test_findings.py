@@ -7,8 +7,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import UNSET
 
 from recorder.batch.dry_run import dry_run
@@ -24,8 +26,10 @@ from recorder.disciplines.artifacts import (
 )
 from recorder.disciplines.loading import load_disciplines
 from recorder.disciplines.replay import Tree
+from recorder.disciplines.sessions import BatchVerdicts, judge_batch, log_of
 from recorder.disciplines.values import UNPROVEN
-from recorder.evidence.verification import verify_batch
+from recorder.evidence.signing_batch import sign_batch
+from recorder.evidence.verification import Verification, verify_batch
 from recorder.refusal import ExitCode, Refusal
 from recorder.transform.produced import ProducedFile
 from recorder.workspace.manifest import digest_of
@@ -171,9 +175,9 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "out"
 
 
-SESSIONS = {
-    "L1-campaign-present-p1-r1": ([], "none"),
-    "L2-campaign-absent-p1-r1": ([RULE], "broken"),
+SESSIONS: dict[str, list[str]] = {
+    "L1-campaign-present-p1-r1": [],
+    "L2-campaign-absent-p1-r1": [RULE],
 }
 
 
@@ -182,7 +186,7 @@ def test_a_recorded_artifact_carries_the_entries_that_it_breaks(batch: Path) -> 
     pinned = json.loads((batch / "batch.json").read_bytes())
     digest = digest_of(RULES.encode())
     assert [line["disciplines"] for line in pinned["lines"]] == [digest, digest]
-    for name, (findings, _) in SESSIONS.items():
+    for name, findings in SESSIONS.items():
         (event,) = yaml.safe_load((batch / "sessions" / name / "event.yaml").read_text())
         assert {a["path"]: a["findings"] for a in event["produced"]} == {
             "reports/summary.md": findings
@@ -202,7 +206,7 @@ def test_a_recorded_artifact_carries_the_entries_that_it_breaks(batch: Path) -> 
         assert "declares no check" not in record
     found = verify_batch(batch)
     assert found.faults == ()
-    assert any("findings of a check or of disciplines" in line for line in found.said())
+    assert any(line.startswith("not known: findings") for line in found.said())
 
 
 @pytest.mark.engine
@@ -265,3 +269,91 @@ def test_a_command_s_findings_and_the_entries_are_one_list() -> None:
     reported = ProducedFile("a", "sha256:x", (), ("a-command",))
     assert found.attach(reported).findings == ("a-command", "no-bad")
     assert found.attach(ProducedFile("b", "sha256:y", (), ("a-command",))).findings is UNSET
+
+
+@pytest.fixture(scope="module")
+def signed_and_judged(batch: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the batch, judged after it was signed."""
+    directory = tmp_path_factory.mktemp("judged")
+    copy = directory / "out"
+    shutil.copytree(batch, copy)
+    sign_batch(copy, Ed25519PrivateKey.generate())
+    (directory / "rules.yaml").write_text(RULES)
+    ran = recorder("judge", copy, "-d", directory / "rules.yaml", "--corpus", EXAMPLES / "corpus")
+    assert ran.code == 0, ran.err
+    return copy
+
+
+@pytest.fixture
+def judged(signed_and_judged: Path, tmp_path: Path) -> Path:
+    shutil.copytree(signed_and_judged, tmp_path / "out")
+    return tmp_path / "out"
+
+
+def again(directory: Path, text: str = RULES) -> Verification:
+    """Verified and judged again, as ``recorder verify -d FILE --corpus DIR`` does."""
+    loaded = load_disciplines(text.encode(), "rules.yaml")
+    fresh = judge_batch(directory, loaded, [EXAMPLES / "corpus"])
+    return verify_batch(directory, judged=fresh)
+
+
+@pytest.mark.engine
+def test_verdicts_may_come_after_the_signature_and_are_judged_again(judged: Path) -> None:
+    log = (judged / "disciplines.log").read_text()
+    (row,) = [line for line in log.splitlines() if "\tadvised\t" in line and RULE in line]
+    assert "L2-campaign-absent-p1-r1:reports/summary.md" in row
+    digest = digest_of(RULES.encode())
+    ran = recorder("verify", judged)
+    assert (ran.code, ran.err) == (0, "")
+    assert "signed: " in ran.out
+    assert f"not verified: disciplines.json is what {digest}" in ran.out
+    (judged.parent / "rules.yaml").write_text(RULES)
+    more = ("-d", judged.parent / "rules.yaml", "--corpus", EXAMPLES / "corpus")
+    ran = recorder("verify", judged, *more)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"judged again by {digest}: the same" in ran.out
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("name", "before", "after", "alone"),
+    [
+        ("disciplines.log", "\tadvised\t", "\tpassed\t", True),
+        ("disciplines.log", "\n", "\n\n", True),
+        ("disciplines.log", None, "", True),
+        ("disciplines.json", None, "", True),
+        ("disciplines.json", None, "{}", True),
+        ("disciplines.json", '"calls"', '"more": 1, "calls"', True),
+        ("disciplines.json", "L2-campaign-absent-p1-r1", "L2-campaign-absent-p1-r2", True),
+        ("disciplines.json", '"advised"', '"passed"', False),
+        ("disciplines.json", '"arm": "absent"', '"arm": "present"', False),
+        ("disciplines.json", '"call": 2', '"call": 1', False),
+        ("disciplines.json.part", None, "x", True),
+    ],
+)
+def test_a_verdict_that_was_changed_is_found(
+    judged: Path, name: str, before: str | None, after: str, alone: bool
+) -> None:
+    path = judged / name
+    if before is not None:
+        text = path.read_text()
+        assert before in text
+        path.write_text(text.replace(before, after))
+    elif after:
+        path.write_text(after)
+    else:
+        path.unlink()
+    if not alone:
+        # Whoever changes a verdict writes the log that belongs to it.
+        read = msgspec.json.decode(path.read_bytes(), type=BatchVerdicts)
+        (judged / "disciplines.log").write_text(log_of(read))
+        assert verify_batch(judged).faults == ()
+    found = verify_batch(judged) if alone else again(judged)
+    assert {fault.file for fault in found.faults} <= {name, "disciplines.log"}
+    assert found.faults
+
+
+@pytest.mark.engine
+def test_other_rules_are_named(judged: Path) -> None:
+    (fault,) = again(judged, RULES.replace("0002", "0003")).faults
+    assert (fault.file, fault.member) == ("disciplines.json", "digest")
