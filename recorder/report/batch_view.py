@@ -156,21 +156,30 @@ def _rates(
                 if (session.line, session.probe) == (line.number, probe.id)
                 and session.outcome in COUNTED
             ]
-            watched = [session for session in own if session.opened is not None]
-            if watched:
-                opened = sum(bool(session.opened) for session in watched)
-                rates.append(_rate(line.number, probe.id, OPENED, opened, len(watched)))
-            answered = [session for session in own if session.answer_known]
-            seen = {s.answer for s in answered if s.answer is not None}
-            answers = [*probe.answers, *sorted(seen - set(probe.answers))]
-            if not answers or not answered:
-                continue
-            for answer in answers:
-                count = sum(session.answer == answer for session in answered)
-                rates.append(_rate(line.number, probe.id, answer, count, len(answered)))
-            none = sum(session.answer is None for session in answered)
-            rates.append(_rate(line.number, probe.id, NO_ANSWER, none, len(answered)))
+            known = [s.answer for s in own if s.answer_known and s.answer is not None]
+            answers = [*probe.answers, *sorted(set(known) - set(probe.answers))]
+            rates += [
+                _rate(line.number, probe.id, what, *counted)
+                for what, counted in counted_answers(answers, own).items()
+            ]
     return rates
+
+
+def counted_answers(
+    answers: Sequence[str], recorded: Sequence[SessionView]
+) -> dict[str, tuple[int, int]]:
+    """How many of how many recorded sessions, by what is counted: whether a document that the
+    probe examines was opened, each answer, and none."""
+    counted: dict[str, tuple[int, int]] = {}
+    watched = [session for session in recorded if session.opened is not None]
+    if watched:
+        counted[OPENED] = sum(bool(session.opened) for session in watched), len(watched)
+    answered = [session for session in recorded if session.answer_known]
+    if answers and answered:
+        for answer in answers:
+            counted[answer] = sum(s.answer == answer for s in answered), len(answered)
+        counted[NO_ANSWER] = sum(session.answer is None for session in answered), len(answered)
+    return counted
 
 
 def _rate(line: int, probe: str, what: str, count: int, total: int) -> Rate:

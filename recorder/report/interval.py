@@ -25,3 +25,24 @@ def wilson(count: int, total: int, confidence: float = CONFIDENCE) -> tuple[floa
     low = 0.0 if count == 0 else max(0.0, middle - half)
     high = 1.0 if count == total else min(1.0, middle + half)
     return low, high
+
+
+def newcombe(
+    first: tuple[int, int], second: tuple[int, int], confidence: float = CONFIDENCE
+) -> tuple[float, float] | None:
+    """Newcombe's hybrid score interval of the second rate less the first; each a count of a total.
+
+    Of R. G. Newcombe, Interval estimation for the difference between independent proportions,
+    Statistics in Medicine 17 (1998), method 10: from Wilson's limits of both, without a correction
+    for continuity. None where either has no session at all.
+    """
+    one, other = wilson(*first, confidence), wilson(*second, confidence)
+    if one is None or other is None:
+        return None
+    rate, against = second[0] / second[1], first[0] / first[1]
+    (low, high), (low_against, high_against) = other, one
+    difference = rate - against
+    return (
+        max(-1.0, difference - sqrt((rate - low) ** 2 + (high_against - against) ** 2)),
+        min(1.0, difference + sqrt((high - rate) ** 2 + (against - low_against) ** 2)),
+    )

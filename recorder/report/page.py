@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from importlib import resources
 
 import msgspec
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from recorder import __version__
+from recorder.report.comparison_view import ComparisonView
 from recorder.report.libraries import Libraries
 from recorder.report.limits import SMALLER, trimmed
 from recorder.report.view import BatchView, Rate
@@ -33,13 +34,23 @@ _CHART_STYLE = re.compile(r"append\(\"style\"\)\.text\(`(?P<text>[^`]*)`\)")
 
 def page(view: BatchView, libraries: Libraries) -> str:
     """The report. The same view gives the same bytes."""
-    script, style = _part("page.js"), _part("page.css")
-    scripts = (*libraries.scripts, script)
+    return rendered("page", view, libraries, rates=_by_probe(view))
+
+
+def rendered(
+    name: str, view: BatchView | ComparisonView, libraries: Libraries, **more: object
+) -> str:
+    """A view in the template ``<name>.html`` with the script ``<name>.js``."""
+    style = _part("page.css")
+    scripts = (*libraries.scripts, _part("drawing.js"), _part(f"{name}.js"))
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(_part),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    template = environment.from_string(_part("page.html"))
-    return template.render(
+    return environment.get_template(f"{name}.html").render(
         view=view,
         version=__version__,
         policy=content_policy(scripts, (style, *chart_styles(libraries))),
@@ -47,9 +58,22 @@ def page(view: BatchView, libraries: Libraries) -> str:
         style=Markup(_element(style)),
         licences=libraries.licences,
         data=packed(view),
-        rates=_by_probe(view),
         percent=lambda value: f"{value * 100:.0f} %",
+        **more,
     )
+
+
+def comparison_page(view: ComparisonView, libraries: Libraries) -> str:
+    """Two sides held against each other. The same view gives the same bytes."""
+    groups = [
+        (
+            group.name,
+            [rate for rate in view.rates if rate.group == number],
+            [measure for measure in view.measures if measure.group == number],
+        )
+        for number, group in enumerate(view.groups)
+    ]
+    return rendered("comparison", view, libraries, groups=groups, number=_figure, points=_points)
 
 
 def fitted_page(view: BatchView, libraries: Libraries, limit: int = PAGE_BYTES) -> str:
@@ -65,7 +89,7 @@ def fitted_page(view: BatchView, libraries: Libraries, limit: int = PAGE_BYTES) 
     return made
 
 
-def packed(view: BatchView) -> str:
+def packed(view: BatchView | ComparisonView) -> str:
     """The view as base64 of gzip of JSON: ASCII without a character that markup knows."""
     return base64.b64encode(
         gzip.compress(msgspec.json.encode(view), compresslevel=9, mtime=0)
@@ -111,6 +135,24 @@ def _element(text: str) -> str:
 
 def _part(name: str) -> str:
     return resources.files("recorder.report").joinpath(name).read_text("utf-8")
+
+
+def _figure(value: float, sign: bool = False) -> str:
+    """A number to three significant places, whole where it is."""
+    text = (
+        f"{value:,.0f}"
+        if value == int(value)
+        else f"{value:.3g}"
+        if abs(value) < 1000
+        else f"{value:,.0f}"
+    )
+    return f"+{text}" if sign and value > 0 else text
+
+
+def _points(value: float) -> str:
+    """A difference of two rates, in points of a hundred."""
+    points = round(value * 100)
+    return f"{'+' if points > 0 else ''}{points}"
 
 
 def _by_probe(view: BatchView) -> list[tuple[str, list[str], list[tuple[str, list[Rate | None]]]]]:

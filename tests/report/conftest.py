@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
+from recorder.images.build import CACHE, FOLDER
+from recorder.images.fetch import Fetcher, silent
 from recorder.report.libraries import read_libraries
 from recorder.report.page import fitted_page
 from recorder.report.view import BatchView
@@ -95,3 +98,23 @@ def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, BatchV
         return path
 
     return written
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The accessibility checker, fetched by its lock."""
+    fetched = Fetcher(CACHE, silent).packages(Path(__file__).parent, FOLDER / "session")
+    with tarfile.open(fetched.path) as packages:
+        member = packages.extractfile("./axe-core/axe.min.js")
+        assert member is not None
+        return member.read().decode()
+
+
+def violations(page: Page, axe: str) -> list[Any]:
+    """What the checker finds, each with the elements it is about."""
+    page.evaluate(f"() => {{ {axe}\n }}")
+    found = page.evaluate("() => axe.run(document)")
+    assert found["passes"]
+    return [
+        (each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found["violations"]
+    ]

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import random
 import re
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
-from recorder.images.build import CACHE, FOLDER
-from recorder.images.fetch import Fetcher, silent
 from recorder.report.view import BatchView
 from tests.report import made
-from tests.report.conftest import Scheme, opened
+from tests.report.conftest import Scheme, opened, violations
 
 Report = Callable[[str, BatchView], Path]
 
@@ -24,29 +20,9 @@ FIRST = "L1-campaign-present-p1-r1"
 PLACES = ("#/", "#/sessions", f"#/session/{FIRST}", "#/session/nobody")
 
 
-@pytest.fixture(scope="session")
-def axe() -> str:
-    """The accessibility checker, fetched by its lock."""
-    fetched = Fetcher(CACHE, silent).packages(Path(__file__).parent, FOLDER / "session")
-    with tarfile.open(fetched.path) as packages:
-        member = packages.extractfile("./axe-core/axe.min.js")
-        assert member is not None
-        return member.read().decode()
-
-
 @pytest.fixture
 def report(report_of: Report) -> Path:
     return report_of("forty", made.many(40))
-
-
-def violations(page: Page, axe: str) -> list[Any]:
-    """What the checker finds, each with the elements it is about."""
-    page.evaluate(f"() => {{ {axe}\n }}")
-    found = page.evaluate("() => axe.run(document)")
-    assert found["passes"]
-    return [
-        (each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found["violations"]
-    ]
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (400, "dark")])
