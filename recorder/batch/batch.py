@@ -1,4 +1,4 @@
-"""A batch: plan its lines, lay their arms, pin what must not move, run what is missing."""
+"""A batch: what answers its sessions, what it pins, and the one driver that holds it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import datetime
 import fcntl
 import hashlib
 import os
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,16 +17,15 @@ import msgspec
 from proxy.policy import load as load_policy
 from proxy.policy import shipped
 from recorder import __version__
-from recorder.batch.assembly import Expected, Kept, assemble, read_session, refuse_link
+from recorder.batch.assembly import Expected, refuse_link
 from recorder.batch.before import BEFORE
-from recorder.batch.line import LaidLine, lay_line
+from recorder.batch.line import LaidLine
 from recorder.batch.pinned import SCHEMA, Pinned, PinnedLine, encode_pinned
-from recorder.batch.recording import Job, Recorded, Setting
-from recorder.batch.run import run_jobs
-from recorder.batch.schedule import Slot, slots
+from recorder.batch.recording import Job
+from recorder.batch.runner import Images
+from recorder.batch.schedule import Slot
 from recorder.batch.spec import BatchSpec
-from recorder.batch.tools import lister_on, refuse_leaking_tools
-from recorder.engine.client import Engine, open_engine
+from recorder.engine.client import Engine
 from recorder.evidence.package import package_digest
 from recorder.images.build import image_tag
 from recorder.refusal import ExitCode, Refusal
@@ -37,30 +35,16 @@ from recorder.session.credentials import Choice, rehearsed
 from recorder.session.driver import write_durable
 from recorder.session.leftovers import (
     DRIVER_LABEL,
-    collect_leftovers,
     driver_identity,
     driver_name,
-    nothing_left,
-    work_directory,
 )
 from recorder.session.self_check import self_check
 from recorder.session.sidecar import Credential, Upstream
 from recorder.session.upstream import provider_network, rehearsal_network
-from recorder.workspace.place import outside_home, require_outside_corpus
 
 # Names that the harness turns into a model's own before it asks.
 MODEL_ALIASES = frozenset({"default", "haiku", "opus", "opusplan", "sonnet"})
 CONSTRUCTION_SCHEMA = "recorder.construction/1"
-
-
-@dataclass(frozen=True)
-class Report:
-    """A batch after a run, in the order of its lines. ``failed`` counts refused sessions."""
-
-    rows: tuple[tuple[str, Kept | None], ...]
-    transcripts: tuple[Path, ...]
-    ran: int
-    failed: int
 
 
 @dataclass(frozen=True)
@@ -235,143 +219,22 @@ def refuse_used(directory: Path) -> None:
         )
 
 
-def run_batch(
+def pinned_of(
     spec: BatchSpec,
-    corpus: Path,
-    out: Path,
-    source: Source,
-    docker_host: Callable[[], str],
-    *,
-    not_enforced: Callable[[], tuple[str, ...]],
-    host_skills: frozenset[str],
-    began: Callable[[Job], None],
-    ended: Callable[[Recorded, int, int], None],
-    stop: threading.Event,
-    starting: Callable[[int], None] = lambda _: None,
-) -> Report:
-    """Run what is missing of a batch, and assemble the lines that are whole.
-
-    Everything that can be refused without spending is refused before the engine is asked.
-    ``starting`` gets how many sessions are to run, before the first; ``ended`` how many of how
-    many have ended.
-    """
-    require_model(spec.model, "model")
-    require_outside_corpus(out, corpus, "output directory")
-    outside_home(out, "output directory")
-    out.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with held(out), work_directory() as work:
-        lines = [
-            lay_line(
-                corpus,
-                line,
-                work / str(number),
-                seed=spec.seed,
-                lock=spec.lock,
-                plan_command=spec.plan_command,
-            )
-            for number, line in enumerate(spec.lines, start=1)
-        ]
-        source.require_answers(probe.id for laid in lines for probe in laid.probes)
-        order = slots(
-            [(laid.line.tier, laid.line.arm, len(laid.probes), laid.repetitions) for laid in lines],
-            spec.seed,
-        )
-        engine = open_engine(docker_host())
-        try:
-            pinned = _pinned(spec, lines, order, source, engine)
-            _pin(out, pinned)
-            _write_plans(out, lines)
-            collect_leftovers(engine)
-            jobs = [_job(slot, lines, out) for slot in order]
-            missing = [job for job in jobs if _missing(job, source)]
-            if missing:
-                starting(len(missing))
-                with nothing_left(engine):
-                    prove_construction(engine, pinned.session_image, out)
-                    refuse_leaking_tools(lines, lister_on(engine, pinned.session_image))
-                    _run(
-                        engine,
-                        spec,
-                        missing,
-                        source,
-                        pinned,
-                        not_enforced(),
-                        host_skills,
-                        began,
-                        ended,
-                        stop,
-                        len(jobs),
-                    )
-        finally:
-            engine.close()
-        return _report(out, lines, order, len(missing))
-
-
-def _run(
-    engine: Engine,
-    spec: BatchSpec,
-    jobs: list[Job],
-    source: Source,
-    pinned: Pinned,
-    not_enforced: tuple[str, ...],
-    host_skills: frozenset[str],
-    began: Callable[[Job], None],
-    ended: Callable[[Recorded, int, int], None],
-    stop: threading.Event,
-    total: int,
-) -> None:
-    labels = {DRIVER_LABEL: driver_identity()}
-    done = total - len(jobs)
-    counting = threading.Lock()
-
-    def start(job: Job) -> None:
-        write_durable(job.directory / "started", f"{driver_identity()}\n".encode())
-        began(job)
-
-    def end(recorded: Recorded) -> None:
-        nonlocal done
-        with counting:
-            done += 1
-            ended(recorded, done, total)
-
-    with source.upstream(engine, driver_name(), labels) as upstream:
-        run_jobs(
-            engine.docker_host,
-            jobs,
-            Setting(
-                session_image=pinned.session_image,
-                sidecar_image=pinned.sidecar_image,
-                upstream=upstream,
-                credential_of=source.credential_of,
-                rehearsal=source.rehearsal is not None,
-                model=spec.model,
-                timeout=spec.timeout_seconds,
-                host_skills=host_skills,
-                not_enforced=not_enforced,
-                dollars=spec.bound,
-            ),
-            parallel=spec.parallel,
-            began=start,
-            ended=end,
-            stop=stop,
-        )
-
-
-def _pinned(
-    spec: BatchSpec,
-    lines: list[LaidLine],
+    lines: Sequence[LaidLine],
     order: tuple[Slot, ...],
     source: Source,
-    engine: Engine,
+    images: Images,
 ) -> Pinned:
+    """What a batch pins before its first session."""
     return Pinned(
         schema=SCHEMA,
         recorder=__version__,
         model=spec.model,
         seed=spec.seed,
         rehearsal=source.digest,
-        session_image=image_id(engine, "session"),
-        sidecar_image=image_id(engine, "proxy"),
+        session_image=images.session,
+        sidecar_image=images.sidecar,
         lines=tuple(
             PinnedLine(
                 tier=laid.line.tier,
@@ -397,7 +260,7 @@ def _pinned(
     )
 
 
-def _pin(out: Path, pinned: Pinned) -> None:
+def pin(out: Path, pinned: Pinned) -> None:
     """Write batch.json, or hold what is there against it: Refusal 4 names what moved."""
     path = out / "batch.json"
     if not path.exists():
@@ -429,7 +292,7 @@ def _moved(before: Pinned, now: Pinned) -> Iterator[str]:
                     yield f"{member} of line {number} ({new.tier} {new.arm})"
 
 
-def _write_plans(out: Path, lines: list[LaidLine]) -> None:
+def write_plans(out: Path, lines: Sequence[LaidLine]) -> None:
     """plans/ and arms/: what was planned and which tree its sessions get, before any runs."""
     for number, laid in enumerate(lines, start=1):
         name = f"L{number}-{laid.line.tier}-{laid.line.arm}"
@@ -442,7 +305,8 @@ def _write_plans(out: Path, lines: list[LaidLine]) -> None:
             write_durable(path, text.encode())
 
 
-def _job(slot: Slot, lines: list[LaidLine], out: Path) -> Job:
+def job_of(slot: Slot, lines: Sequence[LaidLine], out: Path) -> Job:
+    """The session of a slot; its uid is that of the place that it comes to run in."""
     laid = lines[slot.line - 1]
     probe = laid.probes[slot.position - 1]
     return Job(
@@ -457,52 +321,5 @@ def _job(slot: Slot, lines: list[LaidLine], out: Path) -> Job:
     )
 
 
-def _expected(job: Job) -> Expected:
+def expected_of(job: Job) -> Expected:
     return Expected(job.session, job.probe, job.line.tier, job.line.arm, job.answers)
-
-
-def _missing(job: Job, source: Source) -> bool:
-    """Whether a job is still to be run. Refusal 18 for one that may have spent unseen."""
-    refuse_link(job.directory.parent)
-    refuse_link(job.directory)
-    if not job.directory.exists() or not any(job.directory.iterdir()):
-        return True
-    if read_session(job.directory, _expected(job)) is not None:
-        return False
-    started = (job.directory / "started").exists()
-    if started and source.rehearsal is None:
-        raise Refusal(
-            ExitCode.UNCERTAIN,
-            f"session {job.session}: was started and has no end, so it may have spent: look at "
-            f"{job.directory}, then move that directory away to run it again",
-        )
-    number = 1
-    while (aside := job.directory.with_name(f"{job.directory.name}.attempt-{number}")).exists():
-        number += 1
-    job.directory.rename(aside)
-    return True
-
-
-def _report(out: Path, lines: list[LaidLine], order: tuple[Slot, ...], ran: int) -> Report:
-    rows: list[tuple[str, Kept | None]] = []
-    transcripts: list[Path] = []
-    for number, laid in enumerate(lines, start=1):
-        own = sorted(
-            (slot for slot in order if slot.line == number),
-            key=lambda slot: (slot.position, slot.repetition),
-        )
-        kept = [
-            read_session(job.directory, _expected(job))
-            for job in (_job(slot, lines, out) for slot in own)
-        ]
-        rows += zip((slot.name for slot in own), kept, strict=True)
-        whole = [session for session in kept if session is not None and session.event is not None]
-        if len(whole) == len(own):
-            name = f"L{number}-{laid.line.tier}-{laid.line.arm}"
-            path = out / "assembled" / f"{name}.md"
-            refuse_link(path.parent)
-            path.parent.mkdir(mode=0o755, exist_ok=True)
-            write_durable(path, assemble(name, whole).encode())
-            transcripts.append(path)
-    failed = sum(kept is not None and kept.event is None for _, kept in rows)
-    return Report(tuple(rows), tuple(transcripts), ran, failed)

@@ -160,7 +160,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A session's end: its event and identity, or the refusal that it met."""
+    """A session's end: its event and identity, or the refusal that it met.
+
+    ``dollars`` are the harness's own figure, None where it stated none; ``failure`` its own word
+    for a failure; ``changes`` are None where the workspace was not read.
+    """
 
     job: Job
     evidence: Evidence
@@ -169,6 +173,9 @@ class Recorded:
     cost_cents: int | None
     answer: str | None
     refusal: Refusal | None
+    dollars: Decimal | None = None
+    failure: str | None = None
+    changes: Changes | None = None
 
     @property
     def code(self) -> int:
@@ -359,7 +366,28 @@ def record(
     # Last of all: with it the session has its end, and everything else is there.
     write_durable(job.directory / "evidence.json", encode_evidence(evidence))
     answer = event.answer if event is not None and isinstance(event.answer, str) else None
-    return Recorded(job, evidence, event, identity, cost, answer, refusal)
+    result = observation.result
+    return Recorded(
+        job,
+        evidence,
+        event,
+        identity,
+        cost,
+        answer,
+        refusal,
+        dollars=None if result is None else result.cost_dollars,
+        failure=failure_of(observation),
+        changes=changes,
+    )
+
+
+def failure_of(observation: Observation) -> str | None:
+    """The harness's own word for its failure; None where it did not fail, or said nothing."""
+    result = observation.result
+    if result is None or not result.is_error:
+        return None
+    cause = result.api_error_status or result.terminal_reason or result.subtype
+    return None if cause is None else str(cause)
 
 
 def _refuse_copies(session: Session, job: Job) -> None:

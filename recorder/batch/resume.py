@@ -33,21 +33,16 @@ def due_of(attempts: Sequence[Attempt], *, rehearsal: bool, retry_failed: bool) 
         return Due(1, "first")
     latest = attempts[-1]
     following = latest.number + 1
-    match latest.standing:
-        case "recorded":
-            return "recorded"
-        case "left-out":
-            return "left-out"
-        case "again":
-            return Due(following, "decided")
-        case "failed":
-            if latest.requests == 0:
-                return Due(following, "unspent")
-            return Due(following, "retry") if retry_failed else "failed"
-        case "unended":
-            if latest.requests == 0:
-                return Due(following, "unspent")
-            return Due(following, "rehearsal") if rehearsal else "uncertain"
+    standing = latest.standing
+    if standing == "recorded" or standing == "left-out":
+        return standing
+    if standing == "again":
+        return Due(following, "decided")
+    if latest.requests == 0:
+        return Due(following, "unspent")
+    if standing == "failed":
+        return Due(following, "retry") if retry_failed else "failed"
+    return Due(following, "rehearsal") if rehearsal else "uncertain"
 
 
 def refuse_uncertain(sessions: Iterable[str], out: Path) -> None:

@@ -7,14 +7,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import typer
 from msgspec import structs
 from rich.console import Console
 
-from recorder.batch.batch import run_batch, source_of
+from recorder.batch.batch import source_of
+from recorder.batch.batch_ledger import HEARTBEAT_SECONDS
+from recorder.batch.driving import Order, run_batch
 from recorder.batch.dry_run import dry_run
 from recorder.batch.recording import Job, Recorded
 from recorder.batch.spec import read_spec
@@ -33,6 +35,8 @@ from recorder.evidence.signing_keys import DEFAULT_NAME, key_directory, own_key
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.credentials import Choice, require_lasting, warning_of
 from recorder.session.leftovers import work_directory
+
+Retry = Literal["failed"]
 
 batch = typer.Typer(help="Many sessions under one plan.", no_args_is_help=True)
 
@@ -58,6 +62,12 @@ def run(
         str, typer.Option(help="The key that signs the batch; without one it is unsigned.")
     ] = DEFAULT_NAME,
     credentials: Annotated[Choice | None, typer.Option(help=CREDENTIALS_HELP)] = None,
+    retry: Annotated[
+        Retry | None, typer.Option(help="failed: record failed sessions again, at their own cost.")
+    ] = None,
+    heartbeat: Annotated[
+        float, typer.Option(min=0, help="Seconds between the ledger's heartbeats; 0: none.")
+    ] = HEARTBEAT_SECONDS,
 ) -> None:
     """Record the sessions of a batch that are missing, and assemble what is whole."""
     private = own_key(key_directory(), key)
@@ -110,10 +120,14 @@ def run(
         docker_host,
         not_enforced=not_enforced,
         host_skills=host_skills(),
-        began=began,
-        ended=ended,
-        stop=threading.Event(),
-        starting=starting,
+        order=Order(
+            stop=threading.Event(),
+            retry_failed=retry is not None,
+            heartbeat=heartbeat,
+            began=began,
+            ended=ended,
+            starting=starting,
+        ),
     )
     print_table(session_table(report.rows))
     if source.rehearsal is not None:
@@ -127,8 +141,8 @@ def run(
         raise Refusal(
             ExitCode.FAILED,
             f"{report.failed} of {len(report.rows)} sessions failed to record: "
-            f"{', '.join(failed)}: {out}/sessions/NAME/evidence.json says why; to record one again "
-            "move its directory out of there and run the same batch again",
+            f"{', '.join(failed)}: {out}/sessions/NAME/evidence.json says why; to record them "
+            "again run the same batch with --retry failed",
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from proxy.egress import read
 from recorder.evidence.corroboration_provider import MESSAGES_PATH
-from recorder.evidence.pricing import PriceTable, dollars, tokens_of
+from recorder.evidence.pricing import PLACES, PriceTable, dollars, tokens_of
 from recorder.ledger.entries import Cost, Estimated, Reported, Tokens, Unknown
 
 NO_CLOSE = "no closing line: the log was cut"
@@ -32,7 +32,7 @@ class Account:
     whole: bool
 
     def cost(self, stated: Decimal | None) -> Cost:
-        """The one figure: the harness's own where it stated one, else the table's.
+        """The one figure, to 6 places: the harness's own where it stated one, else the table's.
 
         A stated 0 beside tokens is no figure: some harnesses write 0 where they have no price.
         """
@@ -44,7 +44,7 @@ class Account:
             and any((self.tokens.input, self.tokens.output, self.tokens.cache_write))
         ):
             return Unknown()
-        return Reported(stated)
+        return Reported(stated.quantize(PLACES))
 
 
 NOTHING = Account(
@@ -77,7 +77,9 @@ def _priced(lines: Iterable[Mapping[str, Any]], prices: PriceTable) -> tuple[Tok
         if line["kind"] == "answer":
             answers[int(line["request"])] = line
         elif line["kind"] == "decision" and line["decision"] == "allowed" and number is not None:
-            if str((line.get("asked") or {}).get("path")).partition("?")[0] == MESSAGES_PATH:
+            path = str((line.get("asked") or {}).get("path")).partition("?")[0]
+            # Counting tokens costs nothing.
+            if path == MESSAGES_PATH:
                 asked[int(number)] = str((line.get("said") or {}).get("model"))
     total = Decimal(0)
     sums = [0, 0, 0, 0]

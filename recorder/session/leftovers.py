@@ -93,14 +93,17 @@ def _start_time(process: int) -> str:
     return text.rpartition(")")[2].split()[19]
 
 
-def collect_leftovers(engine: Engine) -> tuple[Leftover, ...]:
+def collect_leftovers(
+    engine: Engine, kept: Callable[[], None] = lambda: None
+) -> tuple[Leftover, ...]:
     """Keep the evidence of every dead driver's containers, then remove them.
 
-    One driver at a time: when this returns, evidence that another was keeping is kept too, and
-    nobody writes any more into the directory of a session that is about to be moved aside.
+    ``kept`` is called between the two: what the evidence says can be written down before anything
+    is gone. One driver at a time: when this returns, evidence that another was keeping is kept too,
+    and nobody writes any more into the directory of a session that is about to be moved aside.
     """
     with _alone():
-        return _collect_dead(engine)
+        return _collect_dead(engine, kept)
 
 
 @contextmanager
@@ -152,7 +155,7 @@ def _is_own_directory(path: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def _collect_dead(engine: Engine) -> tuple[Leftover, ...]:
+def _collect_dead(engine: Engine, kept: Callable[[], None]) -> tuple[Leftover, ...]:
     now = time.time()
     seen = {
         container["Labels"][DRIVER_LABEL]
@@ -164,7 +167,7 @@ def _collect_dead(engine: Engine) -> tuple[Leftover, ...]:
         lives = driver_lives(identity)
         return identity not in seen if lives is None else not lives
 
-    return _collect(engine, is_left)
+    return _collect(engine, is_left, kept)
 
 
 @contextmanager
@@ -179,12 +182,15 @@ def nothing_left(engine: Engine) -> Iterator[None]:
         # What ended the body says more than an engine or a disk that fails now; what is left
         # then is the next driver's to collect.
         with suppress(DockerException, RequestException, OSError):
-            _collect(engine, driver_identity().__eq__)
+            _collect(engine, driver_identity().__eq__, lambda: None)
         raise
 
 
-def _collect(engine: Engine, is_left: Callable[[str], bool]) -> tuple[Leftover, ...]:
+def _collect(
+    engine: Engine, is_left: Callable[[str], bool], kept: Callable[[], None]
+) -> tuple[Leftover, ...]:
     found: list[Leftover] = []
+    ended: list[tuple[str, Leftover]] = []
     for container in engine.containers(DRIVER_LABEL):
         labels = container["Labels"]
         if not is_left(labels[DRIVER_LABEL]):
@@ -197,8 +203,11 @@ def _collect(engine: Engine, is_left: Callable[[str], bool]) -> tuple[Leftover, 
         except NotFound:
             # Another driver is collecting the same.
             continue
-        engine.remove_container(container["Id"])
-        found.append(Leftover("container", name, evidence))
+        ended.append((container["Id"], Leftover("container", name, evidence)))
+    kept()
+    for identifier, leftover in ended:
+        engine.remove_container(identifier)
+        found.append(leftover)
     for volume in engine.volumes(DRIVER_LABEL):
         name = volume["Name"]
         if is_left(volume["Labels"][DRIVER_LABEL]) and _removed(engine.remove_volume, name):

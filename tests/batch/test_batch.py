@@ -17,6 +17,8 @@ from recorder.batch.assembly import Expected, read_session
 from recorder.batch.schedule import slots
 from recorder.engine.client import open_engine
 from recorder.engine.connect import docker_host
+from recorder.ledger.chain import digest_of
+from recorder.ledger.journal import read_state
 from recorder.refusal import Refusal
 from recorder.session.leftovers import DRIVER_LABEL
 from tests.recording.rig import EXAMPLES, Ran, eventually, recorder, running, things_of
@@ -52,7 +54,8 @@ def batch_file(directory: Path, **changes: object) -> Path:
         line["repetitions"] = 1
     shutil.copytree(EXAMPLES / "corpus", directory / "corpus")
     path = directory / "batch.yaml"
-    path.write_text(yaml.safe_dump({**written, **changes}))
+    written = {name: value for name, value in {**written, **changes}.items() if value is not None}
+    path.write_text(yaml.safe_dump(written))
     return path
 
 
@@ -68,6 +71,12 @@ def contained_sessions(driver_process: int) -> frozenset[str]:
         )
     finally:
         engine.close()
+
+
+def ended_sessions(out: Path) -> frozenset[str]:
+    """The sessions that have their end by the ledger, of which nothing is run again."""
+    state = read_state(out)
+    return frozenset(name for name in state.sessions if state.standing(name) == "recorded")
 
 
 def held(directory: Path) -> Mapping[str, tuple[int, int, bytes]]:
@@ -89,7 +98,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
 
         def in_the_middle() -> bool:
             assert process.poll() is None, "the batch ended before it was killed"
-            ended = {path.parent for path in sessions.glob("*/evidence.json")}
+            ended = {sessions / name for name in ended_sessions(out)}
             begun = {path.parent for path in sessions.glob("*/started")}
             unfinished = (
                 directory
@@ -102,7 +111,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
         process.kill()
         process.wait()
     contained = contained_sessions(process.pid)
-    finished = {path.parent.name: held(path.parent) for path in sessions.glob("*/evidence.json")}
+    finished = {name: held(sessions / name) for name in ended_sessions(out)}
     killed = frozenset(path.parent.name for path in sessions.glob("*/started")) - set(finished)
     again = recorder("batch", "run", spec, "--out", out)
     return Resumed(spec, out, second, killed, contained, finished, again)
@@ -117,7 +126,8 @@ def test_a_second_driver_of_the_same_batch_is_refused(resumed: Resumed) -> None:
 def test_a_batch_that_was_killed_goes_on_with_what_is_missing(resumed: Resumed) -> None:
     assert resumed.again.code == 0, resumed.again.err
     sessions = resumed.out / "sessions"
-    ended = {path.parent.name for path in sessions.glob("*/evidence.json")}
+    ended = ended_sessions(resumed.out)
+    assert ended <= {path.parent.name for path in sessions.glob("*/record.md")}
     assert len(ended) == SESSIONS
     ran = {line.split()[2] for line in resumed.again.err.splitlines() if len(line.split()) == 3}
     assert ran == ended - set(resumed.finished)
@@ -139,7 +149,13 @@ def test_what_the_killed_driver_had_begun_is_kept_aside(resumed: Resumed) -> Non
         assert (aside / "egress.jsonl").stat().st_size > 0
         if name in resumed.contained:
             assert (aside / "leftover-session.json").is_file()
-        assert not (aside / "evidence.json").exists()
+        attempts = read_state(resumed.out).sessions[name]
+        requests = attempts[0].egress.requests
+        why = "unspent" if requests == 0 else "rehearsal"
+        assert [attempt.start.why for attempt in attempts] == ["first", why]
+        assert requests is not None
+        assert attempts[0].egress.sha256 == digest_of((aside / "egress.jsonl").read_bytes())
+        assert attempts[0].end is None
 
 
 def test_a_batch_that_is_whole_is_not_run_again(resumed: Resumed) -> None:
@@ -329,7 +345,7 @@ def test_a_session_that_fails_is_listed_and_not_run_again(tmp_path: Path) -> Non
     name = "L1-regression-present-p1-r1"
     assert f"session {name}: the harness exited 1" in ran.err
     assert f"1 of 1 sessions failed to record: {name}: " in ran.err
-    assert "move its directory out of there" in ran.err
+    assert "--retry failed" in ran.err
     assert name in ran.out
     assert not list((out / "assembled").glob("*"))
     before = held(out / "sessions" / name)
@@ -339,7 +355,7 @@ def test_a_session_that_fails_is_listed_and_not_run_again(tmp_path: Path) -> Non
     assert held(out / "sessions" / name) == before
 
 
-def test_a_session_that_may_have_spent_unseen_waits_for_a_decision(tmp_path: Path) -> None:
+def test_files_of_a_session_that_the_ledger_does_not_know_are_refused(tmp_path: Path) -> None:
     line = {"tier": "regression", "arm": "present"}
     spec, out = batch_file(tmp_path, rehearse=None, lines=[line]), tmp_path / "out"
     begun = out / "sessions" / "L1-regression-present-p1-r1"
@@ -350,9 +366,8 @@ def test_a_session_that_may_have_spent_unseen_waits_for_a_decision(tmp_path: Pat
         *("batch", "run", spec, "--out", out),
         environment={"ANTHROPIC_API_KEY": "sk-ant-api03-none"},
     )
-    assert ran.code == 18
-    assert "may have spent" in ran.err
-    assert str(begun) in ran.err
+    assert ran.code == 19
+    assert f"{begun}: the ledger knows of no such session" in ran.err
     assert [path.name for path in begun.iterdir()] == ["started"]
     assert [path.name for path in begun.parent.iterdir()] == [begun.name]
 

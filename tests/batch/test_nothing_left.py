@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from recorder.batch.batch import run_batch, source_of
+from recorder.batch.batch import source_of
+from recorder.batch.driving import Order, run_batch
 from recorder.batch.spec import BatchSpec, LineSpec
 from recorder.engine.client import Engine, open_engine
 from recorder.engine.connect import docker_host
@@ -108,9 +109,7 @@ def record_many(tmp_path: Path, sessions: int) -> float:
         docker_host,
         not_enforced=lambda: (),
         host_skills=frozenset(),
-        began=lambda _: None,
-        ended=lambda *_: None,
-        stop=threading.Event(),
+        order=Order(stop=threading.Event()),
     )
     took = time.monotonic() - began
     assert report.failed == 0

@@ -1,0 +1,160 @@
+"""Where the attempts of a session lie, and what the files of one without an end say.
+
+``sessions/NAME`` holds the latest attempt, ``sessions/NAME.attempt-N`` an earlier one. Between the
+moving aside and the next start a driver can end, so the latest may lie aside too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from recorder.batch.assembly import refuse_link
+from recorder.evidence.accounting import NOTHING, Account, account_of
+from recorder.evidence.pricing import PriceTable
+from recorder.ledger.chain import digest_of
+from recorder.ledger.entries import SessionEgress
+from recorder.ledger.state import State
+from recorder.refusal import ExitCode, Refusal
+
+LOG = "egress.jsonl"
+STARTED = "started"
+# What the collection of leftovers keeps of a sidecar that was started ahead of its session's turn.
+OF_NO_SESSION = frozenset(
+    {
+        LOG,
+        "outcome.json",
+        *(
+            f"leftover-{role}.{suffix}"
+            for role in ("sidecar", "session")
+            for suffix in ("json", "error")
+        ),
+    }
+)
+
+
+def aside_of(directory: Path, attempt: int) -> Path:
+    """Where an attempt of the session of ``directory`` is kept once another follows it."""
+    return directory.with_name(f"{directory.name}.attempt-{attempt}")
+
+
+def place_of(directory: Path, attempt: int, latest: int) -> Path:
+    """Where an attempt's files are."""
+    aside = aside_of(directory, attempt)
+    return aside if attempt != latest or aside.exists() else directory
+
+
+def make_room(directory: Path, attempt: int, prices: PriceTable) -> None:
+    """Leave a session's directory to an attempt: what an earlier one left goes aside, whole.
+
+    Refusal 19 for files that no attempt explains, and for a link.
+    """
+    refuse_link(directory.parent)
+    refuse_link(directory)
+    if attempt > 1:
+        aside = aside_of(directory, attempt - 1)
+        refuse_link(aside)
+        if not aside.exists():
+            if directory.exists():
+                directory.rename(aside)
+            else:
+                # It came to no file. The directory says that this was looked at.
+                aside.mkdir(mode=0o700, parents=True)
+            sync_directory(directory.parent)
+    if not directory.exists():
+        return
+    names = {path.name for path in directory.iterdir()}
+    log = directory / LOG
+    sent = account_of(log.read_bytes(), prices).requests if LOG in names else 0
+    if not names <= OF_NO_SESSION or sent:
+        raise Refusal(
+            ExitCode.CORRUPT,
+            f"{directory}: holds files, and the ledger knows of no session that left them: move "
+            "the directory away",
+        )
+    for name in names:
+        (directory / name).unlink()
+
+
+def refuse_unexplained(sessions: Path, state: State) -> None:
+    """Refusal 19 for a session's files that the ledger says nothing of."""
+    refuse_link(sessions)
+    if not sessions.exists():
+        return
+    for entry in sorted(os.scandir(sessions), key=lambda entry: entry.name):
+        if entry.is_symlink():
+            refuse_link(Path(entry.path))
+        name, mark, number = entry.name.rpartition(".attempt-")
+        known = len(state.sessions.get(name if mark else entry.name, ()))
+        # A directory without a ``started`` or a stream is what a sidecar left that had no turn yet.
+        if known == 0 or (mark and not (number.isdigit() and int(number) <= known)):
+            begun = any((Path(entry.path) / name).exists() for name in (STARTED, "raw.jsonl"))
+            if mark or begun:
+                raise Refusal(
+                    ExitCode.CORRUPT,
+                    f"{entry.path}: the ledger knows of no such session: it is not this batch's; "
+                    "move it away",
+                )
+
+
+def egress_of(place: Path, session: str, attempt: int, prices: PriceTable) -> SessionEgress:
+    """What the log of an attempt without an end says. ``place`` holds all that is left of it."""
+    log = _bytes(place / LOG)
+    account = account_of(log, prices)
+    if account.requests is None and not (place / STARTED).exists():
+        # Written down before the start: without it nothing ran that could have asked for anything.
+        account = Account(0, NOTHING.tokens, NOTHING.estimate, account.whole)
+    return SessionEgress(
+        session=session,
+        attempt=attempt,
+        sha256=None if log is None else digest_of(log),
+        whole=account.whole,
+        requests=account.requests,
+        cost=account.estimate,
+        tokens=account.tokens,
+    )
+
+
+def durable_files(directory: Path) -> dict[str, str]:
+    """Every file below a directory by its relative name, with its digest; all of it is on disk.
+
+    A link and what is no plain file are left out: a driver makes none.
+    """
+    return dict(sorted(_durable(directory, "")))
+
+
+def _durable(directory: Path, prefix: str) -> Iterator[tuple[str, str]]:
+    for entry in os.scandir(directory):
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            yield from _durable(Path(entry.path), f"{prefix}{entry.name}/")
+        elif stat.S_ISREG(mode):
+            descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as file:
+                whole = sha256()
+                while chunk := file.read(1 << 20):
+                    whole.update(chunk)
+                # The copies of produced files are not synced where they are written.
+                os.fsync(descriptor)
+            yield f"{prefix}{entry.name}", f"sha256:{whole.hexdigest()}"
+    sync_directory(directory)
+
+
+def sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _bytes(path: Path) -> bytes | None:
+    refuse_link(path)
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        # No sidecar came to a log, or it was lost with its container: the caller says which.
+        return None
