@@ -170,7 +170,10 @@ class _Batch:
         prices = shipped_prices()
         sessions = self.out / SESSIONS
         refuse_unexplained(sessions, self.journal.state)
-        host.collect(lambda: account_unended(self.journal, sessions, prices, final=True))
+        host.collect(
+            lambda: account_unended(self.journal, sessions, prices, final=True),
+            self.journal.identity,
+        )
         due = self._due(order)
         jobs = [job_of(slot, self.lines, self.out) for slot in self.slotted if slot.name in due]
         if jobs or self.journal.state.stopped is None:
@@ -221,7 +224,9 @@ class _Batch:
             try:
                 if jobs:
                     order.starting(len(jobs))
-                    with host.running(self.lines, self.out, self.images) as runner:
+                    with host.running(
+                        self.lines, self.out, self.images, journal.identity
+                    ) as runner:
                         watch = self._watch(ledger, order, len(jobs))
                         with beating(
                             journal, order.heartbeat, lambda: ledger.running, order.stop.set

@@ -16,6 +16,7 @@ from recorder.batch.spec import BatchSpec
 from recorder.batch.tools import lister_on, refuse_leaking_tools
 from recorder.engine.client import Engine, open_engine
 from recorder.session.leftovers import (
+    BATCH_LABEL,
     DRIVER_LABEL,
     collect_leftovers,
     driver_identity,
@@ -39,13 +40,15 @@ class EngineHost:
         engine = self._opened()
         return Images(image_id(engine, "session"), image_id(engine, "proxy"))
 
-    def collect(self, kept: Callable[[], None]) -> None:
-        collect_leftovers(self._opened(), kept)
+    def collect(self, kept: Callable[[], None], batch: str) -> None:
+        collect_leftovers(self._opened(), kept, batch)
 
     @contextmanager
-    def running(self, lines: Sequence[LaidLine], out: Path, images: Images) -> Iterator[Runner]:
+    def running(
+        self, lines: Sequence[LaidLine], out: Path, images: Images, batch: str
+    ) -> Iterator[Runner]:
         engine, source, spec = self._opened(), self.source, self.spec
-        labels = {DRIVER_LABEL: driver_identity()}
+        labels = {DRIVER_LABEL: driver_identity(), BATCH_LABEL: batch}
         with nothing_left(engine):
             prove_construction(engine, images.session, out)
             refuse_leaking_tools(lines, lister_on(engine, images.session))
@@ -64,6 +67,7 @@ class EngineHost:
                         host_skills=self.host_skills,
                         not_enforced=not_enforced,
                         dollars=spec.bound,
+                        batch=batch,
                     ),
                 )
 

@@ -67,7 +67,13 @@ from recorder.session.harness import (
     environment,
     pinned_routes,
 )
-from recorder.session.leftovers import DIRECTORY_LABEL, DRIVER_LABEL, driver_identity, driver_name
+from recorder.session.leftovers import (
+    BATCH_LABEL,
+    DIRECTORY_LABEL,
+    DRIVER_LABEL,
+    driver_identity,
+    driver_name,
+)
 from recorder.session.sidecar import Credential, Upstream
 from recorder.session.upstream import PROVIDER_HOST
 from recorder.stream.init_check import all_init_faults
@@ -100,7 +106,8 @@ LOG_LINES_LIMIT = 1 << 20
 class Setting:
     """What every session of a driver shares. ``credential_of`` gives a session its credential.
 
-    ``dollars`` is each session's bound, which its sidecar holds it to; None: no bound.
+    ``dollars`` is each session's bound, which its sidecar holds it to; None: no bound. ``batch`` is
+    what the containers of one batch have in their label; empty for a session of none.
     """
 
     session_image: str
@@ -114,6 +121,7 @@ class Setting:
     not_enforced: tuple[str, ...] = ()
     disk_floor: int = 1 << 30
     dollars: Decimal | None = None
+    batch: str = ""
 
 
 @dataclass(frozen=True)
@@ -231,6 +239,7 @@ def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
             DRIVER_LABEL: driver_identity(),
             DIRECTORY_LABEL: str(job.directory),
             "recorder.session": job.session,
+            **({BATCH_LABEL: setting.batch} if setting.batch else {}),
         },
         directory=job.directory,
         uid=job.uid,

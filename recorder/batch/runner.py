@@ -46,17 +46,23 @@ class Images:
 
 
 class Host(Protocol):
-    """Where a batch's sessions run. Nothing is asked of it before ``images``."""
+    """Where a batch's sessions run. Nothing is asked of it before ``images``.
+
+    ``batch`` tells what is one batch's from all else: the digest of its ledger's first line.
+    """
 
     def images(self) -> Images:
         """Refusal 3 where one is not there."""
 
-    def collect(self, kept: Callable[[], None]) -> None:
-        """Take away what dead drivers left. Their evidence is in the sessions' directories when
-        ``kept`` is called, and nothing was removed yet."""
+    def collect(self, kept: Callable[[], None], batch: str) -> None:
+        """Take away what dead drivers left; the caller holds the batch's lock.
+
+        What the sessions left is in their directories when ``kept`` is called, and nothing was
+        removed yet.
+        """
 
     def running(
-        self, lines: Sequence[LaidLine], out: Path, images: Images
+        self, lines: Sequence[LaidLine], out: Path, images: Images, batch: str
     ) -> AbstractContextManager[Runner]:
         """Prove the construction (12, 8, 9), then run sessions; at its end nothing is left."""
 

@@ -42,12 +42,14 @@ class LineFault:
 class Reading:
     """A ledger as it was read. ``size`` are the bytes of its whole lines, ``torn`` the rest.
 
-    ``lines`` are those that could be read, in order; ``last`` is what the next has in ``previous``.
+    ``lines`` are those that could be read, in order; ``first`` is the first line's digest, empty
+    where there is none, and ``last`` what the next has in ``previous``.
     """
 
     lines: tuple[Line, ...]
     size: int
     torn: bytes
+    first: str
     last: str
     faults: tuple[LineFault, ...]
 
@@ -66,7 +68,7 @@ def read(data: bytes) -> Reading:
     whole, newline, torn = data.rpartition(b"\n")
     found: list[Line] = []
     faults: list[LineFault] = []
-    previous, run = START, 0
+    previous, run, first = START, 0, ""
     for number, text in enumerate(whole.split(b"\n") if newline else (), start=1):
         try:
             line = _DECODER.decode(text)
@@ -88,8 +90,9 @@ def read(data: bytes) -> Reading:
         if isinstance(line, RunStart):
             run = line.run
         previous = digest_of(text)
+        first = first or previous
         found.append(line)
-    return Reading(tuple(found), len(whole) + len(newline), torn, previous, tuple(faults))
+    return Reading(tuple(found), len(whole) + len(newline), torn, first, previous, tuple(faults))
 
 
 def require_sound(faults: Sequence[LineFault], name: str) -> None:

@@ -48,10 +48,16 @@ class Journal:
         self._descriptor = descriptor
         self._size = reading.size
         self._previous = reading.last
+        self._first = reading.first
         self._clock = clock
         self._writer = writer
         self._reading_state = threading.Lock()
         self._broken: OSError | None = None
+
+    @property
+    def identity(self) -> str:
+        """What tells this ledger from every other: the digest of its first line; empty before."""
+        return self._first
 
     def append(self, *lines: Line) -> None:
         """Write lines, all of them durable when it returns.
@@ -103,6 +109,7 @@ class Journal:
                 self.state.take(stamped)
                 text = encode(stamped)
                 self._previous = digest_of(text[:-1])
+                self._first = self._first or self._previous
                 data += text
         written = 0
         while written < len(data):

@@ -17,7 +17,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from recorder.session.sidecar import EGRESS_LIMIT
 
 DRIVER_LABEL = "recorder.driver"
 DIRECTORY_LABEL = "recorder.directory"
+BATCH_LABEL = "recorder.batch"
 UNKNOWN_SECONDS = 600
 WORK_PREFIX = "recorder-work."
 LOCK_SECONDS = 120.0
@@ -94,16 +95,19 @@ def _start_time(process: int) -> str:
 
 
 def collect_leftovers(
-    engine: Engine, kept: Callable[[], None] = lambda: None
+    engine: Engine, kept: Callable[[], None] = lambda: None, batch: str | None = None
 ) -> tuple[Leftover, ...]:
     """Keep the evidence of every dead driver's containers, then remove them.
 
     ``kept`` is called between the two: what the evidence says can be written down before anything
-    is gone. One driver at a time: when this returns, evidence that another was keeping is kept too,
-    and nobody writes any more into the directory of a session that is about to be moved aside.
+    is gone. Whoever holds the lock of ``batch`` is its one driver, so that whatever bears its label
+    is of a dead one, also where that cannot be looked up.
+
+    One driver at a time: when this returns, evidence that another was keeping is kept too, and
+    nobody writes any more into the directory of a session that is about to be moved aside.
     """
     with _alone():
-        return _collect_dead(engine, kept)
+        return _collect_dead(engine, kept, batch)
 
 
 @contextmanager
@@ -155,7 +159,9 @@ def _is_own_directory(path: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def _collect_dead(engine: Engine, kept: Callable[[], None]) -> tuple[Leftover, ...]:
+def _collect_dead(
+    engine: Engine, kept: Callable[[], None], batch: str | None
+) -> tuple[Leftover, ...]:
     now = time.time()
     seen = {
         container["Labels"][DRIVER_LABEL]
@@ -163,7 +169,10 @@ def _collect_dead(engine: Engine, kept: Callable[[], None]) -> tuple[Leftover, .
         if container["State"] == "running" or now - container["Created"] < UNKNOWN_SECONDS
     }
 
-    def is_left(identity: str) -> bool:
+    def is_left(labels: Mapping[str, str]) -> bool:
+        identity = labels[DRIVER_LABEL]
+        if batch is not None and labels.get(BATCH_LABEL) == batch:
+            return identity != driver_identity()
         lives = driver_lives(identity)
         return identity not in seen if lives is None else not lives
 
@@ -182,18 +191,19 @@ def nothing_left(engine: Engine) -> Iterator[None]:
         # What ended the body says more than an engine or a disk that fails now; what is left
         # then is the next driver's to collect.
         with suppress(DockerException, RequestException, OSError):
-            _collect(engine, driver_identity().__eq__, lambda: None)
+            own = driver_identity()
+            _collect(engine, lambda labels: labels[DRIVER_LABEL] == own, lambda: None)
         raise
 
 
 def _collect(
-    engine: Engine, is_left: Callable[[str], bool], kept: Callable[[], None]
+    engine: Engine, is_left: Callable[[Mapping[str, str]], bool], kept: Callable[[], None]
 ) -> tuple[Leftover, ...]:
     found: list[Leftover] = []
     ended: list[tuple[str, Leftover]] = []
     for container in engine.containers(DRIVER_LABEL):
         labels = container["Labels"]
-        if not is_left(labels[DRIVER_LABEL]):
+        if not is_left(labels):
             continue
         name = container["Names"][0].lstrip("/")
         try:
@@ -210,11 +220,11 @@ def _collect(
         found.append(leftover)
     for volume in engine.volumes(DRIVER_LABEL):
         name = volume["Name"]
-        if is_left(volume["Labels"][DRIVER_LABEL]) and _removed(engine.remove_volume, name):
+        if is_left(volume["Labels"]) and _removed(engine.remove_volume, name):
             found.append(Leftover("volume", name, None))
     for network in engine.networks(DRIVER_LABEL):
         identifier = network["Id"]
-        if is_left(network["Labels"][DRIVER_LABEL]) and _removed(engine.remove_network, identifier):
+        if is_left(network["Labels"]) and _removed(engine.remove_network, identifier):
             found.append(Leftover("network", network["Name"], None))
     return tuple(found)
 
