@@ -49,6 +49,10 @@ class Scope:
             return False
         return not any(pattern.matches(text) for pattern in self.exclude)
 
+    def is_free(self, text: str) -> bool:
+        """Whether a text is so short that no pattern needs a bound on its time."""
+        return all(len(text) <= pattern.free for pattern in (*self.include, *self.exclude))
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:

@@ -23,6 +23,7 @@ from recorder.disciplines.declaration import (
     Scope,
     Step,
 )
+from recorder.disciplines.patterns import PatternTimeError
 from recorder.disciplines.relations import COMBINATOR_KINDS, Violators
 from recorder.disciplines.steps import SupplyFaultError
 from recorder.disciplines.values import ABSENT, NOTHING, UNPROVEN, Item, Items, text_of
@@ -142,10 +143,16 @@ Judgment = NotApplicable | NotObserved | Unjudgeable | Passed | Broken
 OUT_OF_SCOPE = NotApplicable("scope")
 PASSED = Passed()
 
+# Each costs its bound on time once, so that one call, and one session, has a bound too.
+OUTLASTED = 8
+
 
 @dataclass(slots=True)
 class Memo:
     """What was computed for one session. Nothing here changes a result.
+
+    ``outlasted`` are the scopes and the blocks on which a pattern ran out of its time: none is
+    tried again in that session, which would else be the time of it for every call.
 
     ``kept`` and ``steps`` hold the last input of each source and step with what came of it, and
     ``bodies`` the last extractions of each block with the breaks that they made.
@@ -159,6 +166,12 @@ class Memo:
     flat: dict[Block, _Flat] = field(default_factory=dict)
     bodies: dict[Block, tuple[list[Any], tuple[Break, ...]]] = field(default_factory=dict)
     candidates: dict[object, Any] = field(default_factory=dict)
+    outlasted: dict[Scope | Block, Unjudgeable] = field(default_factory=dict)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether so many patterns ran out of their time that no other may."""
+        return len(self.outlasted) >= OUTLASTED
 
     def enter(self, world: World) -> None:
         if self.world is not world:
@@ -248,8 +261,11 @@ def judge(declaration: Declaration, world: World, memo: Memo | None = None) -> J
         value = _scoped(declaration, scope, world)
         if value is UNPROVEN:
             return NotObserved(scope.source)
-        if not _admits(scope, value, memo):
-            return OUT_OF_SCOPE
+        try:
+            if not _admits(scope, value, memo):
+                return OUT_OF_SCOPE
+        except _SupplyEndError as end:
+            return end.judgment
     try:
         breaks = _breaks(declaration, declaration.body, world, memo, lazily=False)
     except _SupplyEndError as end:
@@ -267,7 +283,10 @@ def admits(declaration: Declaration, world: World, memo: Memo | None = None) -> 
     if scope is None:
         return True
     value = _scoped(declaration, scope, world)
-    return value is UNPROVEN or _admits(scope, value, memo or Memo())
+    try:
+        return value is UNPROVEN or _admits(scope, value, memo or Memo())
+    except _SupplyEndError:
+        return True
 
 
 def scope_admits(scope: Scope | None, world: World) -> bool:
@@ -275,7 +294,11 @@ def scope_admits(scope: Scope | None, world: World) -> bool:
     if scope is None:
         return True
     value = world.fact(scope.source) if scope.source in FIXED_SOURCES else ABSENT
-    return isinstance(value, str) and scope.admits(value)
+    try:
+        return isinstance(value, str) and scope.admits(value)
+    except PatternTimeError:
+        # Nothing proves it to be outside.
+        return True
 
 
 def _scoped(declaration: Declaration, scope: Scope, world: World) -> Any:
@@ -297,8 +320,22 @@ def _admits(scope: Scope, value: Any, memo: Memo) -> bool:
         known = memo.scopes[scope] = {}
     admitted = known.get(value)
     if admitted is None:
-        admitted = known[value] = scope.admits(value)
+        if scope in memo.outlasted:
+            raise _SupplyEndError(memo.outlasted[scope])
+        if memo.exhausted and not scope.is_free(value):
+            raise _SupplyEndError(_exhausted(scope.source))
+        try:
+            admitted = known[value] = scope.admits(value)
+        except PatternTimeError as error:
+            memo.outlasted[scope] = Unjudgeable(scope.source, str(error))
+            raise _SupplyEndError(memo.outlasted[scope]) from error
     return admitted
+
+
+def _exhausted(source: str) -> Unjudgeable:
+    return Unjudgeable(
+        source, f"was not read, after {OUTLASTED} patterns that ran out of their time"
+    )
 
 
 def _opened(declaration: Declaration, world: World, memo: Memo) -> bool | None:
@@ -320,6 +357,11 @@ def _breaks(
     flat = memo.flat.get(block)
     if flat is None:
         flat = memo.flat[block] = _flattened(declaration, block, lazily=lazily)
+    if memo.outlasted:
+        if block in memo.outlasted:
+            raise _SupplyEndError(memo.outlasted[block])
+        if memo.exhausted:
+            raise _SupplyEndError(_exhausted(flat.operations[0].root))
     outputs: list[Any] = []
     for operation in flat.operations:
         if operation.source is None:
@@ -329,12 +371,16 @@ def _breaks(
             items = combine(outputs[operation.left], outputs[operation.right])
         else:
             items = memo.sources.get(operation.key, NOTHING) or _supplied(operation, world, memo)
-        if operation.paired:
-            outputs.append(_sides(operation, world) if items else (NOTHING, NOTHING))
-        elif operation.steps and items:
-            outputs.append(_run(operation, items, memo.steps))
-        else:
-            outputs.append(items)
+        try:
+            if operation.paired:
+                outputs.append(_sides(operation, world) if items else (NOTHING, NOTHING))
+            elif operation.steps and items:
+                outputs.append(_run(operation, items, memo.steps))
+            else:
+                outputs.append(items)
+        except PatternTimeError as error:
+            memo.outlasted[block] = Unjudgeable(operation.root, str(error))
+            raise _SupplyEndError(memo.outlasted[block]) from error
     last = memo.bodies.get(block)
     if last is not None and all(map(is_, last[0], outputs)):
         return last[1]

@@ -1,8 +1,10 @@
-"""JavaScript's regular expressions (without flags, or with ``i``), as patterns of Python's ``re``.
+"""JavaScript's regular expressions (without flags, or with ``i``), as patterns of ``regex``.
 
 Every construct is translated by what it means there: ``.`` and ``$`` and ``\\s`` differ between
 the two, a back-reference to a group that took no part matches the empty text, and text is code
-units. What the other engine cannot mean is refused, with the offset in the pattern:
+units. The text is a session's own, which can choose one that a pattern backtracks over for ever:
+a match that could take long has a bound on its time. What the other engine cannot mean is refused,
+with the offset in the pattern:
 
 - a look-behind of no fixed width, or one with a capture in it;
 - a capture that is used and lies inside something repeated, or is itself repeated and may be
@@ -16,8 +18,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
+
+import regex
 
 from recorder.disciplines.values import WHITE_SPACE, code_units, from_code_units
 
@@ -29,6 +34,12 @@ _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 # Python counts a repeat up to this; more is no pattern that a person wrote.
 _LARGEST_REPEAT = 65_535
 
+# Of processor time, for one text. Linear patterns read more than 100 MB in it.
+SECONDS = 1.0
+# A match that cannot take more steps than this ends within 0.1 s and needs no clock, which costs
+# 1 µs: three times what the match of a line costs.
+_FREE_STEPS = 1_000_000
+
 
 class PatternError(ValueError):
     """A pattern that is refused; ``offset`` counts its code units from 0."""
@@ -39,29 +50,50 @@ class PatternError(ValueError):
         self.reason = reason
 
 
+class PatternTimeError(Exception):
+    """A pattern could not be held against a text within its time."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(f"takes longer than {SECONDS:g} s to be held against /{source}/")
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Pattern:
-    """A compiled pattern. ``source`` is as it was written."""
+    """A compiled pattern. ``source`` is as it was written. ``free``: the length of the longest
+    text on which it needs no bound, -1 where there is none."""
 
     source: str
     ignore_case: bool
-    compiled: re.Pattern[str]
+    compiled: regex.Pattern[str]
+    free: int
 
     @property
     def groups(self) -> int:
         return self.compiled.groups
 
     def matches(self, text: str) -> bool:
-        """Whether it matches anywhere in the text."""
-        return self.compiled.search(text if text.isascii() else code_units(text)) is not None
+        """Whether it matches anywhere in the text. Raises ``PatternTimeError``."""
+        return self._search(text) is not None
 
     def first_group(self, text: str) -> str | None:
-        """Group 1 of the first match; None where nothing matches or the group took no part."""
-        found = self.compiled.search(text if text.isascii() else code_units(text))
+        """Group 1 of the first match; None where nothing matches or the group took no part.
+
+        Raises ``PatternTimeError``.
+        """
+        found = self._search(text)
         if found is None:
             return None
         captured = found.group(1)
         return None if captured is None else from_code_units(captured)
+
+    def _search(self, text: str) -> regex.Match[str] | None:
+        units = text if text.isascii() else code_units(text)
+        if len(units) <= self.free:
+            return self.compiled.search(units)
+        try:
+            return self.compiled.search(units, timeout=SECONDS)
+        except TimeoutError as error:
+            raise PatternTimeError(self.source) from error
 
 
 @lru_cache(maxsize=4096)
@@ -77,10 +109,11 @@ def compile_pattern(source: str, ignore_case: bool = False, captures: bool = Fal
             raise PatternError(0, "has no group, and its first group becomes the key")
         translation.require_plain(1, 0)
     try:
-        compiled = re.compile(text, re.ASCII | (re.IGNORECASE if ignore_case else 0))
-    except (re.error, OverflowError, RecursionError) as error:
+        flags = regex.VERSION0 | regex.ASCII | (regex.IGNORECASE if ignore_case else 0)
+        compiled = regex.compile(text, flags)
+    except (regex.error, OverflowError, RecursionError) as error:
         raise PatternError(0, f"cannot be meant here: {error}") from error
-    return Pattern(source, ignore_case, compiled)
+    return Pattern(source, ignore_case, compiled, translation.free)
 
 
 @dataclass(slots=True)
@@ -94,13 +127,19 @@ class _Group:
 
 @dataclass(slots=True)
 class _Part:
-    """A translated piece: its least and greatest width (None: no bound), its captures."""
+    """A translated piece: its least and greatest width (None: no bound), its captures.
+
+    ``ways`` are how many ways it has to match at one place, but for its ``loops``, each of which
+    has one for each character; None where something that has a choice is repeated.
+    """
 
     text: str
     least: int = 1
     greatest: int | None = 1
     captures: tuple[int, ...] = ()
     own: int | None = None
+    ways: int | None = 1
+    loops: int = 0
 
 
 @dataclass(slots=True)
@@ -113,6 +152,7 @@ class _Translation:
     total: int = 0
     referenced: list[tuple[int, int]] = field(default_factory=list)
     depth: int = 0
+    free: int = -1
 
     def translate(self) -> str:
         self.total = sum(1 for _ in _captures(self.source))
@@ -121,6 +161,8 @@ class _Translation:
             raise PatternError(self.at, "has a `)` that closes nothing")
         for number, offset in self.referenced:
             self.require_plain(number, offset)
+        if part.ways is not None and part.ways < _FREE_STEPS:
+            self.free = int((_FREE_STEPS / part.ways) ** (1 / (part.loops + 1))) - 1
         return part.text
 
     def require_plain(self, number: int, offset: int) -> None:
@@ -154,6 +196,10 @@ class _Translation:
             min(branch.least for branch in branches),
             greatest,
             tuple(number for branch in branches for number in branch.captures),
+            ways=None
+            if any(each.ways is None for each in branches)
+            else sum(each.ways or 0 for each in branches),
+            loops=sum(branch.loops for branch in branches),
         )
 
     def _alternative(self) -> _Part:
@@ -161,16 +207,27 @@ class _Translation:
         least, greatest = 0, 0
         unbounded = False
         captures: list[int] = []
+        ways: list[int | None] = []
+        loops = 0
         while self.at < len(self.source) and self._peek() not in "|)":
             part = self._term()
             texts.append(part.text)
             least += part.least
             captures += part.captures
+            ways.append(part.ways)
+            loops += part.loops
             if part.greatest is None:
                 unbounded = True
             else:
                 greatest += part.greatest
-        return _Part("".join(texts), least, None if unbounded else greatest, tuple(captures))
+        return _Part(
+            "".join(texts),
+            least,
+            None if unbounded else greatest,
+            tuple(captures),
+            ways=None if None in ways else prod(each or 1 for each in ways),
+            loops=loops,
+        )
 
     def _term(self) -> _Part:
         start = self.at
@@ -188,7 +245,10 @@ class _Translation:
         wide = None if greatest is None or part.greatest is None else part.greatest * greatest
         if part.greatest == 0:
             wide = 0
-        return _Part(part.text + text, part.least * least, wide, part.captures)
+        ways, loops = _repeated(part, least, greatest)
+        return _Part(
+            part.text + text, part.least * least, wide, part.captures, ways=ways, loops=loops
+        )
 
     def _mark_repeated(self, part: _Part, greatest: int | None) -> None:
         if greatest is not None and greatest <= 1:
@@ -270,12 +330,12 @@ class _Translation:
                 self.at += len(opening)
                 inner = self._closed(start)
                 if opening == "(?:":
-                    return _Part(
-                        f"{text}{inner.text})", inner.least, inner.greatest, inner.captures
-                    ), True
+                    return replace(inner, text=f"{text}{inner.text})", own=None), True
                 if opening == "(?!":
                     self._forget(inner)
-                return _Part(f"{text}{inner.text})", 0, 0, inner.captures), False
+                return replace(
+                    inner, text=f"{text}{inner.text})", least=0, greatest=0, own=None
+                ), False
         for opening in ("(?<=", "(?<!"):
             if rest.startswith(opening):
                 self.at += len(opening)
@@ -284,7 +344,7 @@ class _Translation:
                     raise PatternError(start, "has a capture in a look-behind")
                 if inner.greatest is None or inner.least != inner.greatest:
                     raise PatternError(start, "has a look-behind of no fixed width")
-                return _Part(f"{opening}{inner.text})", 0, 0), False
+                return replace(inner, text=f"{opening}{inner.text})", least=0, greatest=0), False
         self.at += 1
         if rest.startswith("(?<"):
             name = _NAME.match(self.source, start + 3)
@@ -300,8 +360,8 @@ class _Translation:
         number = len(self.groups)
         inner = self._closed(start)
         self.groups[number - 1].closed = True
-        return _Part(
-            f"({inner.text})", inner.least, inner.greatest, (number, *inner.captures), number
+        return replace(
+            inner, text=f"({inner.text})", captures=(number, *inner.captures), own=number
         ), True
 
     def _forget(self, part: _Part) -> None:
@@ -350,7 +410,8 @@ class _Translation:
         if number > len(self.groups) or not self.groups[number - 1].closed:
             raise PatternError(offset, "refers to a group that is not closed before it")
         self.referenced.append((number, offset))
-        return _Part(f"(?:(?({number})\\{number}|))", 0, None)
+        # To compare what was captured takes as long as that is.
+        return _Part(f"(?:(?({number})\\{number}|))", 0, None, loops=1)
 
     def _character(self, *, in_class: bool) -> tuple[str, str | None]:
         """An escape of one character or of a set: its text, and the character if it is one."""
@@ -437,6 +498,17 @@ class _Translation:
         if character.isascii() and not character.isalnum():
             return f"\\x{ord(character):02x}"
         return character if character.isascii() else f"\\u{ord(character):04x}"
+
+
+def _repeated(part: _Part, least: int, greatest: int | None) -> tuple[int | None, int]:
+    """The ways and loops of a part that is repeated so often."""
+    if part.ways is None:
+        return None, part.loops
+    if greatest is not None and greatest <= 1:
+        return part.ways + 1 - least, part.loops
+    if part.ways > 1 or part.loops:
+        return None, part.loops
+    return (1, 1) if greatest is None else (greatest - least + 1, 0)
 
 
 def _captures(source: str) -> Iterator[int]:

@@ -240,17 +240,17 @@ def _lines(_: Arguments) -> Run:
 def _matches(arguments: Arguments) -> Run:
     pattern: Pattern = arguments["re"]
 
-    search = pattern.compiled.search
+    search, free = pattern.compiled.search, pattern.free
 
     def run(items: Items) -> Items:
-        # Nearly every item is a line of ASCII, which the engine can be given as it is.
+        # Nearly every item is a short line of ASCII, which the engine can be given as it is.
         return tuple(
             [
                 item
                 for item in items
                 if (
                     search(item[1])
-                    if type(item[1]) is str and item[1].isascii()
+                    if type(item[1]) is str and len(item[1]) <= free and item[1].isascii()
                     else pattern.matches(text_of(item[1]))
                 )
             ]

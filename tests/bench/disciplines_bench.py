@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import pytest
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from recorder.disciplines.history import UserTurn, read_history
 from recorder.disciplines.loading import load_disciplines
@@ -15,7 +17,11 @@ from recorder.disciplines.replay import Ended, Tree, replay
 from recorder.disciplines.sessions import verdicts
 from recorder.transform.produced import Places
 from recorder.workspace.manifest import digest_of
-from tests.disciplines.made import Call, stream
+from tests.disciplines.made import Call, entry, rules, stream
+
+ROUNDS = 3
+CEILING = 0.3
+MATCHES = {"op": "matches", "re": "(a+)+$"}
 
 PATHS = (
     "lib/a.txt",
@@ -49,9 +55,8 @@ def _call(number: int) -> Call:
     return Call("Write", {"file_path": path, "content": text})
 
 
-@pytest.mark.bench
-def test_two_hundred_declarations_over_five_hundred_calls(shared: Path) -> None:
-    folder = shared / "conformance" / "disciplines" / "declarations"
+def many_declarations() -> bool:
+    folder = shared() / "conformance" / "disciplines" / "declarations"
     declared = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
     entries = []
     for number in range(200):
@@ -79,14 +84,43 @@ def test_two_hundred_declarations_over_five_hundred_calls(shared: Path) -> None:
         Places(("/workspace",)),
     )
     assert replayed.unproven == ()
-    best = 10.0
-    for _ in range(3):
+    took = []
+    for _ in range(ROUNDS):
         began = time.process_time()
         found = list(verdicts(history, replayed, disciplines))
-        best = min(best, time.process_time() - began)
+        took.append(time.process_time() - began)
     print(
-        f"\n200 declarations, 500 calls: {len(found)} verdicts in {best * 1000:.0f} ms of processor"
+        f"200 declarations, 500 calls: {len(found)} verdicts in {min(took) * 1000:.0f} ms of "
+        f"processor (at most {CEILING * 1000:.0f})"
     )
-    assert len(found) > 10_000
-    # The target is 300 ms; a machine that runs other things beside this one is given three times.
-    assert best < 0.9
+    return min(took) <= CEILING and len(found) > 10_000
+
+
+def hostile() -> bool:
+    """A pattern that backtracks, over a text that a session chose for it, in every call."""
+    slow = entry("slow", {"it": [{"op": "source", "of": "command"}, MATCHES]}, scope="command")
+    calls = [Call("Bash", {"command": f"{'a' * 5000}!{number}"}) for number in range(500)]
+    history = read_history([stream(calls)], [UserTurn("Do it.", 1748779200000)])
+    nothing = Ended({}, frozenset(), True, frozenset(), lambda _: None)
+    replayed = replay(history, Tree({}, lambda _: None), nothing, Places(("/workspace",)))
+    began = time.process_time()
+    found = list(verdicts(history, replayed, load_disciplines(rules(slow), "slow.json")))
+    took = time.process_time() - began
+    print(f"/(a+)+$/ over 500 hostile calls: {len(found)} verdicts in {took:.1f} s (at most 2)")
+    return took <= 2 and {each.event for each in found} == {"blocked"}
+
+
+def shared() -> Path:
+    named = os.environ.get("RECORDER_SHARED")
+    return Path(named) if named else Path(__file__).resolve().parents[3] / "shared"
+
+
+def main() -> int:
+    if not shared().is_dir():
+        print(f"no reference material at {shared()}: set RECORDER_SHARED")
+        return 0
+    return 0 if all([many_declarations(), hostile()]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
