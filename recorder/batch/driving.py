@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ from recorder.batch.engine_host import EngineHost
 from recorder.batch.line import LaidLine, lay_line
 from recorder.batch.recording import Job, Recorded
 from recorder.batch.resume import Due, due_of, refuse_uncertain
-from recorder.batch.run import Watch, run_on
+from recorder.batch.run import Listed, Watch, run_on
 from recorder.batch.runner import Host, Images
 from recorder.batch.schedule import Slot, slots
 from recorder.batch.spec import BatchSpec
@@ -233,7 +234,7 @@ class _Batch:
                         ):
                             run_on(
                                 runner,
-                                jobs,
+                                Listed(deque(jobs), order.stop),
                                 parallel=spec.parallel,
                                 watch=watch,
                                 stop=order.stop,

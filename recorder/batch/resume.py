@@ -1,8 +1,9 @@
 """What becomes of a session when its batch is run again, by what its ledger says. Pure.
 
 A session is run again by itself only where evidence says that its latest attempt reached no
-provider, and an attempt without an end is never taken for a recording: for a while nobody watched
-its channel. A rehearsal spends nothing, so its sessions without an end run again too.
+provider, or that a limit or an outage ended it before anything was spent. An attempt without an end
+is never taken for a recording: for a while nobody watched its channel. A rehearsal spends nothing,
+so its sessions without an end run again too.
 """
 
 from __future__ import annotations
@@ -27,8 +28,14 @@ class Due:
     why: Why
 
 
-def due_of(attempts: Sequence[Attempt], *, rehearsal: bool, retry_failed: bool) -> Due | Over:
-    """The next attempt of a session, or why it has none."""
+def due_of(
+    attempts: Sequence[Attempt], *, rehearsal: bool, retry_failed: bool, retry_halted: bool = False
+) -> Due | Over:
+    """The next attempt of a session, or why it has none.
+
+    ``retry_failed`` and ``retry_halted`` are a person's word that failed sessions, or those that a
+    halt ended, run again though they spent.
+    """
     if not attempts:
         return Due(1, "first")
     latest = attempts[-1]
@@ -41,6 +48,10 @@ def due_of(attempts: Sequence[Attempt], *, rehearsal: bool, retry_failed: bool) 
     if latest.requests == 0:
         return Due(following, "unspent")
     if standing == "failed":
+        if latest.halted is not None and (latest.spent_nothing or rehearsal):
+            return Due(following, "unspent")
+        if latest.halted is not None and retry_halted:
+            return Due(following, "halted")
         return Due(following, "retry") if retry_failed else "failed"
     return Due(following, "rehearsal") if rehearsal else "uncertain"
 

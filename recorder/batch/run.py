@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from recorder.batch.containers import Containers
 from recorder.batch.recording import Job, Recorded, Setting
@@ -36,6 +37,39 @@ class Watch:
     aborting: Callable[[BaseException], None] = _nothing
 
 
+class Jobs(Protocol):
+    """Hands out the sessions that are to run, from any thread."""
+
+    def take(self) -> Job | None:
+        """The next one, which may be waited for; None where no more will start."""
+
+    def give_back(self, job: Job) -> None:
+        """One that was handed out did not start."""
+
+    def stopped(self) -> bool:
+        """Whether nothing more may start, also of what was handed out."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Every job once, in order, until ``stop`` is set."""
+
+    jobs: deque[Job]
+    stop: threading.Event
+    _taking: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self) -> Job | None:
+        with self._taking:
+            return self.jobs.popleft() if self.jobs and not self.stop.is_set() else None
+
+    def give_back(self, job: Job) -> None:
+        with self._taking:
+            self.jobs.appendleft(job)
+
+    def stopped(self) -> bool:
+        return self.stop.is_set()
+
+
 def run_jobs(
     docker_host: str,
     jobs: Sequence[Job],
@@ -48,22 +82,20 @@ def run_jobs(
 ) -> None:
     """``run_on`` containers of an engine."""
     watch = Watch(began=began, ended=ended)
-    run_on(Containers(docker_host, setting), jobs, parallel=parallel, watch=watch, stop=stop)
+    listed = Listed(deque(jobs), stop)
+    run_on(Containers(docker_host, setting), listed, parallel=parallel, watch=watch, stop=stop)
 
 
 def run_on(
-    runner: Runner, jobs: Sequence[Job], *, parallel: int, watch: Watch, stop: threading.Event
+    runner: Runner, jobs: Jobs, *, parallel: int, watch: Watch, stop: threading.Event
 ) -> None:
-    """Run every job once, ``parallel`` at a time, each place with a uid of its own.
+    """Run what ``jobs`` hands out, ``parallel`` at a time, each place with a uid of its own.
 
-    ``stop`` starts no more sessions. The first exception of a session does so too, and is raised
-    when every running one has ended. An interrupt of the calling thread kills the running ones;
-    what they left is kept.
+    ``stop`` makes ``jobs`` hand out no more. The first exception of a session sets it, and is
+    raised when every running one has ended. An interrupt of the calling thread sets it too and
+    kills the running ones; what they left is kept.
     """
-    waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
-    for job in jobs:
-        waiting.put(job)
-    places = _Places(runner, waiting, watch, stop, threading.Event())
+    places = _Places(runner, jobs, watch, stop, threading.Event())
     with ThreadPoolExecutor(parallel) as threads:
         running = [threads.submit(places.work, SESSION_UID + place) for place in range(parallel)]
         try:
@@ -74,9 +106,11 @@ def run_on(
                 watch.aborting(interrupt)
             finally:
                 places.halt.set()
+                stop.set()
             raise
-        finally:
-            stop.set()
+
+
+_Opening = Future[tuple[Job, OpenedSession] | None]
 
 
 @dataclass(frozen=True)
@@ -84,7 +118,7 @@ class _Places:
     """What the places of a driver share."""
 
     runner: Runner
-    waiting: queue.SimpleQueue[Job]
+    jobs: Jobs
     watch: Watch
     stop: threading.Event
     halt: threading.Event
@@ -92,15 +126,18 @@ class _Places:
     def work(self, uid: int) -> None:
         """Run one job after another until none is left."""
         with ThreadPoolExecutor(1) as ahead:
-            opening = self._open_next(uid, ahead)
+            opening: _Opening | None = ahead.submit(self._open_next, uid)
             try:
                 while opening is not None:
-                    (job, future), opening = opening, None
-                    opened = future.result()
+                    taken, opening = opening.result(), None
+                    if taken is None:
+                        return
+                    job, opened = taken
                     try:
-                        if self.stop.is_set():
+                        if self.jobs.stopped():
+                            self.jobs.give_back(job)
                             return
-                        opening = self._open_next(uid, ahead)
+                        opening = ahead.submit(self._open_next, uid)
                         self._run(job, opened)
                     finally:
                         opened.remove()
@@ -109,8 +146,8 @@ class _Places:
                 raise
             finally:
                 # One that could not be opened left nothing, and an earlier cause is being told.
-                if opening is not None and opening[1].exception() is None:
-                    opening[1].result().remove()
+                if opening is not None and opening.exception() is None:
+                    self._undo(opening.result())
 
     def _run(self, job: Job, opened: OpenedSession) -> None:
         def before_start() -> None:
@@ -119,17 +156,20 @@ class _Places:
         self.watch.starting(job)
         self.watch.ended(opened.run(before_start, self.halt))
 
-    def _open_next(
-        self, uid: int, ahead: ThreadPoolExecutor
-    ) -> tuple[Job, Future[OpenedSession]] | None:
-        """The next job, its sidecar being started by another thread; None where none is left."""
-        try:
-            job = replace(self.waiting.get_nowait(), uid=uid)
-        except queue.Empty:
-            # Every job was taken, which is how a place ends.
-            return None
-        return job, ahead.submit(self._open, job)
+    def _open_next(self, uid: int) -> tuple[Job, OpenedSession] | None:
+        """The next job with its sidecar started; None where no more will start.
 
-    def _open(self, job: Job) -> OpenedSession:
+        It may wait for a session that runs, so no place does this in a session's own thread.
+        """
+        job = self.jobs.take()
+        if job is None:
+            return None
+        job = replace(job, uid=uid)
         self.watch.opening(job)
-        return self.runner.open(job)
+        return job, self.runner.open(job)
+
+    def _undo(self, taken: tuple[Job, OpenedSession] | None) -> None:
+        if taken is not None:
+            job, opened = taken
+            self.jobs.give_back(job)
+            opened.remove()

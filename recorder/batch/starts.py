@@ -34,7 +34,7 @@ class Starts:
         self, queued: Sequence[Queued], admission: Admission, stopped: Callable[[], bool]
     ) -> None:
         self.admission = admission
-        self.stopped = stopped
+        self._stopped = stopped
         self.refused: list[tuple[Priced, Refused]] = []
         self.bounded = False
         self._waiting = deque(queued)
@@ -52,7 +52,7 @@ class Starts:
         keep one of those from its end.
         """
         with self._taking:
-            while self._waiting and not self.bounded and not self.stopped():
+            while self._waiting and not self.bounded and not self._stopped():
                 queued = self._waiting[0]
                 match self.admission.decide(queued.priced):
                     case Admitted():
@@ -66,6 +66,9 @@ class Starts:
                     case Waits():
                         self.admission.wait(LOOK_SECONDS)
             return None
+
+    def stopped(self) -> bool:
+        return self._stopped()
 
     def give_back(self, job: Job) -> None:
         """A session that was handed out did not start: nothing is held for it any more."""

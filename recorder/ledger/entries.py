@@ -19,9 +19,10 @@ START = "sha256:" + "0" * 64
 
 Billing = Literal["api", "subscription", "unknown"]
 Choice = Literal["again", "leave-out"]
-Why = Literal["first", "unspent", "rehearsal", "retry", "decided"]
-"""Why an attempt runs: it is the first; the one before reached no provider, or was a rehearsal
-without an end; ``--retry failed``; or a person decided it."""
+Why = Literal["first", "unspent", "rehearsal", "retry", "halted", "decided"]
+"""Why an attempt runs: it is the first; the one before spent nothing, or was a rehearsal without an
+end; ``--retry failed``; ``--wait`` after a limit or an outage that ended it; or a person decided
+it."""
 
 
 class Reported(msgspec.Struct, frozen=True, tag_field="kind", tag="reported"):
@@ -114,13 +115,17 @@ class Entry(
 
 
 class RunStart(Entry, frozen=True, kw_only=True, tag="run:start"):
-    """A driver began. ``batch`` is the digest of batch.json, ``jobs`` the sessions in all."""
+    """A driver began. ``batch`` is the digest of batch.json, ``jobs`` the sessions in all.
+
+    ``canary``: so many of them run first and wait for a person; None: it was asked for none.
+    """
 
     recorder: str
     batch: str
     jobs: int
     parallel: int
     caps: Caps
+    canary: int | None = None
 
 
 class LedgerCut(Entry, frozen=True, kw_only=True, tag="ledger:cut"):
@@ -209,7 +214,10 @@ class Heartbeat(Entry, frozen=True, kw_only=True, tag="heartbeat"):
 
 
 class RunHalt(Entry, frozen=True, kw_only=True, tag="run:halt"):
-    """Nothing more is started. ``rule`` says why; ``until``: when it passes, in milliseconds."""
+    """Nothing more is started. ``rule`` says why; ``until``: when it passes, in milliseconds.
+
+    ``session`` is the one whose latest attempt met it; None where no single one did.
+    """
 
     rule: str
     session: str | None

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
 
+import msgspec
+
 from recorder.ledger.chain import LineFault, Reading
 from recorder.ledger.entries import (
     BatchAccept,
@@ -51,6 +53,8 @@ class Attempt:
     end: SessionEnd | None = None
     decision: SessionDecision | None = None
     changed: SessionChange | None = None
+    halted: str | None = None
+    """The rule of the halt that it was."""
 
     @property
     def number(self) -> int:
@@ -75,6 +79,16 @@ class Attempt:
         """Requests that reached the provider; None where nothing decides it."""
         told = self.end or self.egress
         return None if told is None else told.requests
+
+    @property
+    def spent_nothing(self) -> bool:
+        """Whether evidence says so: no request reached the provider, or it answered none of them
+        with a message and the harness states no cost."""
+        if self.requests == 0:
+            return True
+        counts = None if self.tokens is None else msgspec.structs.astuple(self.tokens)
+        cost = self.cost
+        return not isinstance(cost, Unknown) and cost.usd == 0 and counts == (0, 0, 0, 0)
 
     @property
     def standing(self) -> Standing:
@@ -152,6 +166,9 @@ class State:
                 self._attempt(line).decision = line
             case RunHalt():
                 self.halts.append(line)
+                met = None if line.session is None else self.latest(line.session)
+                if met is not None:
+                    met.halted = line.rule
             case RunEnd() | RunAbort():
                 self.stopped = line
             case BatchAccept():
