@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +58,19 @@ class Source:
     credential: Credential
     choice: Choice = "api-key"
     name: str = "the rehearsal script"
+    renew: Callable[[], Credential | None] | None = None
+    """Reads the host's credential again, which the host's own harness may have refreshed since."""
+
+    def latest(self) -> Credential:
+        """The credential as the host has it at this moment."""
+        return (self.renew and self.renew()) or self.credential
+
+    def lasts(self, seconds: float) -> bool:
+        """Whether a session that starts at this moment could end before the credential expires."""
+        if self.rehearsal is not None:
+            return True
+        expires = self.latest().expires_at
+        return expires is None or expires >= time.time() + seconds
 
     @property
     def digest(self) -> str | None:
@@ -67,7 +80,7 @@ class Source:
 
     def credential_of(self, probe: str, session: str) -> Credential:
         if self.rehearsal is None:
-            return self.credential
+            return self.latest()
         value = rehearsal_credential(probe, session)
         return rehearsed(Credential("api_key", value), self.choice, time.time())
 

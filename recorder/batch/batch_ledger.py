@@ -32,11 +32,9 @@ from recorder.ledger.entries import (
     SessionChange,
     SessionEnd,
     SessionStart,
-    Totals,
 )
 from recorder.ledger.journal import Journal
 from recorder.ledger.text_changes import line_counts
-from recorder.refusal import ExitCode
 from recorder.session.container import SESSION_UID
 from recorder.session.harness import Form
 from recorder.workspace.manifest import Entry
@@ -205,12 +203,3 @@ def billing_of(form: Form, *, rehearsal: bool) -> Billing:
     if rehearsal:
         return "unknown"
     return "api" if form in ("api-key", "bearer") else "subscription"
-
-
-def standing_code(totals: Totals) -> ExitCode:
-    """The exit code that a batch stands at: what a person has to decide goes before the rest."""
-    if totals.uncertain:
-        return ExitCode.UNCERTAIN
-    if totals.failed:
-        return ExitCode.FAILED
-    return ExitCode.LEFT if totals.remaining else ExitCode.DONE

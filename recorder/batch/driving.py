@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
 from recorder import __version__
+from recorder.batch.admission import Admission, Priced, Refused, caps_of, no_room
 from recorder.batch.assembly import Kept, assemble, read_session, refuse_link
 from recorder.batch.attempts import refuse_unexplained
 from recorder.batch.batch import (
@@ -35,16 +37,20 @@ from recorder.batch.batch_ledger import (
     account_unended,
     beating,
     billing_of,
-    standing_code,
 )
 from recorder.batch.engine_host import EngineHost
-from recorder.batch.line import LaidLine, lay_line
+from recorder.batch.line import LaidLine, lay_lines
+from recorder.batch.money import Money, counted, money_of
 from recorder.batch.recording import Job, Recorded
-from recorder.batch.resume import Due, due_of, refuse_uncertain
-from recorder.batch.run import Listed, Watch, run_on
+from recorder.batch.resume import Due, Over, due_of, refuse_uncertain
+from recorder.batch.rounds import Round, Rounds, Waits
+from recorder.batch.run import Watch
 from recorder.batch.runner import Host, Images
 from recorder.batch.schedule import Slot, slots
+from recorder.batch.signals import ending_gently
 from recorder.batch.spec import BatchSpec
+from recorder.batch.standing import Standing, standing_of
+from recorder.batch.starts import Queued
 from recorder.evidence.pricing import PriceTable, shipped_prices
 from recorder.ledger.chain import LEDGER, digest_of
 from recorder.ledger.entries import Caps, RunAbort, RunEnd, RunStart, Totals
@@ -55,6 +61,7 @@ from recorder.session.leftovers import driver_identity, work_directory
 from recorder.workspace.place import outside_home, require_outside_corpus
 
 SESSIONS = "sessions"
+STOP_FILE = "stop"
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,8 @@ class Report:
     transcripts: tuple[Path, ...]
     ran: int
     totals: Totals
+    money: Money
+    standing: Standing
 
     @property
     def failed(self) -> int:
@@ -76,12 +85,22 @@ class Order:
     """How a batch is to be driven this time.
 
     ``retry_failed``: failed sessions that reached the provider run again. ``heartbeat`` is in
-    seconds, 0 for none. ``stop``, once set, starts nothing more.
+    seconds, 0 for none. ``stop``, once set, starts nothing more, and so does a file at
+    ``stop_file`` (None: ``stop`` in the output directory). ``max_sessions`` is how many this run
+    may start, ``canary`` how many run first and alone; ``waits``: halts are waited for.
+    ``gently``: the first signal starts nothing more, and the second kills. ``opened`` gets the
+    batch's ledger.
     """
 
     stop: threading.Event
     retry_failed: bool = False
     heartbeat: float = HEARTBEAT_SECONDS
+    stop_file: Path | None = None
+    max_sessions: int | None = None
+    canary: int | None = None
+    waits: Waits | None = None
+    gently: bool = False
+    opened: Callable[[Journal], None] = lambda _: None
     began: Callable[[Job], None] = lambda _: None
     ended: Callable[[Recorded, int, int], None] = lambda *_: None
     starting: Callable[[int], None] = lambda _: None
@@ -115,18 +134,9 @@ def drive(
     require_outside_corpus(out, corpus, "output directory")
     outside_home(out, "output directory")
     out.mkdir(mode=0o755, parents=True, exist_ok=True)
+    refuse_stopped(order.stop_file or out / STOP_FILE)
     with held(out), work_directory() as work:
-        lines = [
-            lay_line(
-                corpus,
-                line,
-                work / str(number),
-                seed=spec.seed,
-                lock=spec.lock,
-                plan_command=spec.plan_command,
-            )
-            for number, line in enumerate(spec.lines, start=1)
-        ]
+        lines = lay_lines(spec, corpus, work)
         source.require_answers(probe.id for laid in lines for probe in laid.probes)
         slotted = slots(
             [(laid.line.tier, laid.line.arm, len(laid.probes), laid.repetitions) for laid in lines],
@@ -136,13 +146,31 @@ def drive(
             images = host.images()
             refuse_without_ledger(out)
             with open_journal(out) as journal:
-                pin(out, pinned_of(spec, lines, slotted, source, images))
+                pinned = pinned_of(spec, lines, slotted, source, images)
+                pin(out, pinned)
                 write_plans(out, lines)
-                batch = _Batch(spec, lines, slotted, out, source, images, journal)
-                ran = batch.run(host, order)
-                return _report(out, lines, slotted, ran, journal)
+                order.opened(journal)
+                batch = _Batch(spec, lines, slotted, out, source, images, journal, order)
+                ran, standing = batch.run(host)
+                rows, transcripts = _assembled(out, lines, slotted, journal)
+                return Report(
+                    rows,
+                    transcripts,
+                    ran,
+                    journal.state.totals(len(slotted)),
+                    money_of(journal.state, pinned.lines),
+                    standing,
+                )
         finally:
             host.close()
+
+
+def refuse_stopped(path: Path) -> None:
+    """Refusal 15 where a stop file is there before anything starts."""
+    if path.exists():
+        raise Refusal(
+            ExitCode.LEFT, f"{path}: is there, so nothing starts: remove it and run again"
+        )
 
 
 def refuse_without_ledger(out: Path) -> None:
@@ -165,9 +193,10 @@ class _Batch:
     source: Source
     images: Images
     journal: Journal
+    order: Order
 
-    def run(self, host: Host, order: Order) -> int:
-        """Run what is due; how many sessions that was."""
+    def run(self, host: Host) -> tuple[int, Standing]:
+        """Run what is due; how many sessions ran, and where the batch stands then."""
         prices = shipped_prices()
         sessions = self.out / SESSIONS
         refuse_unexplained(sessions, self.journal.state)
@@ -175,70 +204,137 @@ class _Batch:
             lambda: account_unended(self.journal, sessions, prices, final=True),
             self.journal.identity,
         )
-        due = self._due(order)
-        jobs = [job_of(slot, self.lines, self.out) for slot in self.slotted if slot.name in due]
-        if jobs or self.journal.state.stopped is None:
-            self._driver(host, order, jobs, due, prices)
-        return len(jobs)
+        refuse_uncertain(
+            (name for name, each in self._standings().items() if each == "uncertain"), self.out
+        )
+        admission = self._admission()
+        queued = self._queue(self._due())
+        full = no_room(admission, (each.priced for each in queued))
+        last = Round()
+        if queued and full is not None:
+            last.refused = [
+                (each.priced, refused)
+                for each in queued
+                if isinstance(refused := admission.peek(each.priced), Refused)
+            ]
+        elif queued or self.journal.state.stopped is None:
+            last = self._driver(host, admission, len(queued), prices)
+        return admission.started, self._standing(last)
 
-    def _due(self, order: Order) -> dict[str, Due]:
-        """The attempts to run, by session. Refusal 18 where one waits for a decision."""
-        state = self.journal.state
-        found = {
+    def _standings(self) -> dict[str, Due | Over]:
+        """The attempt that each session is to run, or why it has none."""
+        state, order = self.journal.state, self.order
+        return {
             slot.name: due_of(
                 state.sessions.get(slot.name, ()),
                 rehearsal=self.source.rehearsal is not None,
                 retry_failed=order.retry_failed,
+                retry_halted=order.waits is not None,
             )
             for slot in self.slotted
         }
-        refuse_uncertain((name for name, each in found.items() if each == "uncertain"), self.out)
-        return {name: each for name, each in found.items() if isinstance(each, Due)}
 
-    def _driver(
-        self,
-        host: Host,
-        order: Order,
-        jobs: Sequence[Job],
-        due: dict[str, Due],
-        prices: PriceTable,
-    ) -> None:
+    def _standing(self, last: Round) -> Standing:
+        found = self._standings()
+        halted = {
+            name
+            for name in found
+            if (attempt := self.journal.state.latest(name)) is not None and attempt.halted
+        }
+        return standing_of(found, last, halted=halted, canary=self._waiting_canary(), out=self.out)
+
+    @property
+    def _canary(self) -> int | None:
+        """How many sessions the batch's canary is, once it was asked for."""
+        asked = self.order.canary or self.spec.canary
+        return asked or next((run.canary for run in self.journal.state.runs if run.canary), None)
+
+    def _waiting_canary(self) -> tuple[str, ...]:
+        """The sessions of a canary that nobody accepted yet."""
+        if self._canary is None or self.journal.state.accepted is not None:
+            return ()
+        return tuple(slot.name for slot in self.slotted[: self._canary])
+
+    def _due(self) -> dict[str, Due]:
+        """The attempts that may run, by session: those of a canary alone while it waits."""
+        canary = self._waiting_canary()
+        return {
+            name: each
+            for name, each in self._standings().items()
+            if isinstance(each, Due) and (not canary or name in canary)
+        }
+
+    def _queue(self, due: Mapping[str, Due]) -> list[Queued]:
+        queued = []
+        for slot in self.slotted:
+            if slot.name in due:
+                laid = self.lines[slot.line - 1]
+                priced = Priced(slot.name, laid.line.tier, laid.session_dollars)
+                queued.append(Queued(job_of(slot, self.lines, self.out), priced))
+        return queued
+
+    def _tiers(self) -> dict[str, Decimal]:
+        return {laid.line.tier: laid.ceiling_dollars for laid in self.lines}
+
+    def _admission(self) -> Admission:
+        """The caps, less what every attempt so far counts."""
+        admission = Admission(caps_of(self.spec.cap, self._tiers()), self.order.max_sessions)
+        tiers = {slot.name: self.lines[slot.line - 1].line.tier for slot in self.slotted}
+        for attempt in self.journal.state.attempts():
+            tier = tiers.get(attempt.start.session)
+            if tier is not None:
+                admission.carry(tier, counted(attempt))
+        return admission
+
+    def _driver(self, host: Host, admission: Admission, jobs: int, prices: PriceTable) -> Round:
         """One run of the ledger, from its start to its end."""
-        spec, journal = self.spec, self.journal
+        spec, journal, order = self.spec, self.journal, self.order
         journal.append(
             RunStart(
                 recorder=__version__,
                 batch=digest_of((self.out / "batch.json").read_bytes()),
                 jobs=len(self.slotted),
                 parallel=spec.parallel,
-                caps=Caps(batch=spec.cap, session=spec.bound, tiers={}),
+                caps=Caps(batch=spec.cap, session=spec.bound, tiers=self._tiers()),
+                canary=self._canary,
             )
         )
         ledger = BatchLedger(
             journal,
-            due,
+            {},
             prices,
             billing_of(self.source.credential.form, rehearsal=self.source.rehearsal is not None),
-            lambda _: spec.bound,
+            lambda job: admission.held[job.session].dollars,
         )
+        rounds = Rounds(
+            ledger=ledger,
+            admission=admission,
+            parallel=1 if self._waiting_canary() else spec.parallel,
+            stop=order.stop,
+            stop_file=order.stop_file or self.out / STOP_FILE,
+            watch=self._watch(ledger, jobs),
+            due=self._due,
+            queue=self._queue,
+            waits=order.waits,
+            lasting=lambda: self.source.lasts(spec.timeout_seconds),
+        )
+        last = Round()
         try:
             try:
                 if jobs:
-                    order.starting(len(jobs))
-                    with host.running(
-                        self.lines, self.out, self.images, journal.identity
-                    ) as runner:
-                        watch = self._watch(ledger, order, len(jobs))
-                        with beating(
-                            journal, order.heartbeat, lambda: ledger.running, order.stop.set
-                        ):
-                            run_on(
-                                runner,
-                                Listed(deque(jobs), order.stop),
-                                parallel=spec.parallel,
-                                watch=watch,
-                                stop=order.stop,
+                    order.starting(jobs)
+                    with ExitStack() as during:
+                        if order.gently:
+                            during.enter_context(ending_gently(order.stop))
+                        runner = during.enter_context(
+                            host.running(self.lines, self.out, self.images, journal.identity)
+                        )
+                        during.enter_context(
+                            beating(
+                                journal, order.heartbeat, lambda: ledger.running, order.stop.set
                             )
+                        )
+                        last = rounds.run(runner)
             finally:
                 # What this driver knows of a session that it could not bring to its end.
                 account_unended(journal, self.out / SESSIONS, prices, final=False)
@@ -253,14 +349,14 @@ class _Batch:
             # The engine went away: the driver ends in order, and says so with exit 3.
             journal.append(RunEnd(code=int(ExitCode.MISSING), totals=self._totals()))
             raise
-        totals = self._totals()
-        code = standing_code(totals)
-        journal.append(RunEnd(code=int(code), totals=totals))
+        journal.append(RunEnd(code=int(self._standing(last).code), totals=self._totals()))
+        return last
 
     def _totals(self) -> Totals:
         return self.journal.state.totals(len(self.slotted))
 
-    def _watch(self, ledger: BatchLedger, order: Order, due: int) -> Watch:
+    def _watch(self, ledger: BatchLedger, due: int) -> Watch:
+        order = self.order
         done, total = len(self.slotted) - due, len(self.slotted)
         counting = threading.Lock()
 
@@ -292,9 +388,10 @@ def signal_of(interrupt: BaseException) -> str:
     return signal.Signals(interrupt.number).name if isinstance(interrupt, Interrupt) else "SIGINT"
 
 
-def _report(
-    out: Path, lines: Sequence[LaidLine], slotted: Sequence[Slot], ran: int, journal: Journal
-) -> Report:
+def _assembled(
+    out: Path, lines: Sequence[LaidLine], slotted: Sequence[Slot], journal: Journal
+) -> tuple[tuple[tuple[str, Kept | None], ...], tuple[Path, ...]]:
+    """Every session by its name as its directory holds it, and the transcripts of whole lines."""
     rows: list[tuple[str, Kept | None]] = []
     transcripts: list[Path] = []
     for number, laid in enumerate(lines, start=1):
@@ -317,4 +414,4 @@ def _report(
             path.parent.mkdir(mode=0o755, exist_ok=True)
             write_durable(path, assemble(name, whole).encode())
             transcripts.append(path)
-    return Report(tuple(rows), tuple(transcripts), ran, journal.state.totals(len(slotted)))
+    return tuple(rows), tuple(transcripts)

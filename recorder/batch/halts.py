@@ -15,9 +15,9 @@ from typing import Any, Literal
 from recorder.refusal import ExitCode
 from recorder.stream.failures import Failure
 
-Passes = Literal["at its reset", "by itself", "by a person"]
-"""How a halt ends: at a time that is told; after some time, so it is asked again; or somebody has
-to do something first, and waiting does not help."""
+Passes = Literal["at its reset", "by itself", "once renewed", "by a person"]
+"""How a halt ends: at a time that is told; after some time, so it is asked again; when the host's
+credential is another; or somebody has to do something first, and waiting does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,14 @@ FAILURES = Rule(
     "see why with their evidence.json",
     lambda _: False,
 )
-"""Met by a count and by no single session."""
+EXPIRY = Rule(
+    "expiry",
+    "once renewed",
+    "the host's credential expires before a session that starts could end",
+    "use Claude Code on the host, which renews it, or run with --wait, which looks each minute",
+    lambda _: False,
+)
+"""The two that no single session meets."""
 
 
 @dataclass(frozen=True, slots=True)

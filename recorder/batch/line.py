@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 from recorder.batch.checking import Check
 from recorder.batch.recording import Line
-from recorder.batch.spec import LineSpec
+from recorder.batch.spec import BatchSpec, LineSpec, with_count
 from recorder.disciplines.artifacts import judges_artifacts
 from recorder.disciplines.declaration import Disciplines
 from recorder.disciplines.loading import load_disciplines
@@ -40,6 +41,18 @@ class LaidLine:
     @property
     def plan_text(self) -> str:
         return self.plan.text
+
+    @property
+    def session_dollars(self) -> Decimal:
+        """What a session is held to cost before it ran: its plan's figure, else its tier's."""
+        tier = self.declaration.tiers[self.line.tier]
+        cents = self.plan.session_cost_cents
+        return Decimal(tier.session_cost_cents if cents is None else cents) / 100
+
+    @property
+    def ceiling_dollars(self) -> Decimal:
+        """What the sessions of the line's tier may cost together."""
+        return Decimal(self.declaration.tiers[self.line.tier].budget_cents) / 100
 
     def task(self, identifier: str) -> PlannedTask:
         """A probe of the line. Refuses (11) one that its plan does not select."""
@@ -92,6 +105,25 @@ def plan_line(corpus: Path, spec: LineSpec, source: PlanSource) -> RunPlan:
         census=source.census,
     )
     return run_plan_of(composed)
+
+
+def lay_lines(spec: BatchSpec, corpus: Path, work: Path) -> list[LaidLine]:
+    """Every line of a batch, its tree under ``work``."""
+    laid: list[LaidLine] = []
+    for number, line in enumerate(spec.lines, start=1):
+        counted = with_count(spec, line, laid[0].repetitions if laid else None)
+        laid.append(
+            lay_line(
+                corpus,
+                counted,
+                work / str(number),
+                seed=spec.seed,
+                lock=spec.lock,
+                max_turns=spec.max_turns,
+                plan_command=spec.plan_command,
+            )
+        )
+    return laid
 
 
 def lay_line(

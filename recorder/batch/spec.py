@@ -109,6 +109,17 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return int(self.free_disk[:-3]) * _UNITS[self.free_disk[-3:]]
 
 
+def with_count(spec: BatchSpec, line: LineSpec, first: int | None) -> LineSpec:
+    """A line with the count of repetitions that it takes where it names none.
+
+    ``first`` is the first line's own, None while that is what is asked for.
+    """
+    if line.repetitions is not None or line.plan is not None:
+        return line
+    count = spec.repetitions or (first if line.as_first else None)
+    return line if count is None else structs.replace(line, repetitions=count)
+
+
 def _decimal(dollars: float | None) -> Decimal | None:
     return None if dollars is None else Decimal(str(dollars))
 

@@ -64,6 +64,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     until: float | None
     code: int | None
 
+    @property
+    def over(self) -> bool:
+        """Whether no driver is at it any more."""
+        return self.code is not None or self.phase in ("ended", "aborted", "silent")
+
     def said(self) -> Iterator[str]:
         """The whole status, a line at a time."""
         yield self.sessions()

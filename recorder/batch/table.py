@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
 from recorder.batch.assembly import Kept
+from recorder.batch.money import Money
+from recorder.ledger.entries import Totals
+
+SHOWN = 60
+"""Longer than a page is no summary: then the sessions that did not record are shown."""
+
+
+def shown_rows(rows: Sequence[tuple[str, Kept | None]]) -> Sequence[tuple[str, Kept | None]]:
+    """The sessions that the table at the end shows."""
+    if len(rows) <= SHOWN:
+        return rows
+    failed = [(name, kept) for name, kept in rows if kept is not None and kept.event is None]
+    return failed[:SHOWN]
+
+
+def summary(totals: Totals, money: Money) -> Iterator[str]:
+    """The batch in a few lines: its sessions, then its money by tier and arm and in all."""
+    counts = (
+        (totals.recorded, "recorded"),
+        (totals.failed, "failed"),
+        (totals.left_out, "left out"),
+        (totals.uncertain, "uncertain"),
+        (totals.remaining, "remain"),
+    )
+    yield "sessions: " + ", ".join(f"{count} {name}" for count, name in counts if count)
+    if len(money.arms) > 1:
+        for arm in money.arms:
+            yield f"money {arm.name}: {arm.said()}"
+    yield f"money in all: {money.batch.said()}"
 
 
 def session_table(rows: Sequence[tuple[str, Kept | None]]) -> Table:

@@ -19,6 +19,10 @@ FIRST_SECONDS = 300.0
 LONGEST_SECONDS = 3600.0
 MARGIN_SECONDS = 30.0
 """After a reset: whose clock is a little ahead asks too early, and asking costs a session."""
+RENEWAL_SECONDS = 24 * 3600.0
+"""For so long a credential is waited for, once."""
+TOLD_SECONDS = 600.0
+"""How often that is told again."""
 FRUITLESS = 13
 """So many halts, one after another, without a session that recorded between them."""
 
@@ -43,14 +47,16 @@ class StoppedError(Exception):
 @dataclass
 class Waiting(Generic[E]):
     """``now`` is in seconds since 1970; ``pause`` returns after at most so many seconds, earlier
-    where it was woken; ``stopped`` is asked before and after each; ``told`` gets each wait's halt
-    and its seconds before it begins."""
+    where it was woken; ``stopped`` is asked before and after each, and so is ``renewed``: whether
+    the credential lasts. ``told`` gets each wait's halt and its seconds before it begins."""
 
     now: Callable[[], float]
     pause: Callable[[float], None]
     stopped: Callable[[], bool]
     told: Callable[[Halt, float], None]
+    renewed: Callable[[], bool] = lambda: False
     fruitless: int = 0
+    _halt: Halt | None = None
 
     def through(self, run: Callable[[], E]) -> E:
         """Run again after each halt that passes, until one run ends otherwise.
@@ -77,22 +83,30 @@ class Waiting(Generic[E]):
 
     def _seconds(self, state: RetryCallState) -> float:
         halt = _halt_of(state)
+        if halt.rule.passes == "once renewed":
+            return RENEWAL_SECONDS
         if halt.until is not None and (left := halt.until - self.now()) > 0:
             return left + MARGIN_SECONDS
         return min(FIRST_SECONDS * 2.0 ** (self.fruitless - 1), LONGEST_SECONDS)
 
     def _tell(self, state: RetryCallState) -> None:
-        self.told(_halt_of(state), state.upcoming_sleep)
+        self._halt = _halt_of(state)
+        self.told(self._halt, state.upcoming_sleep)
 
     def _sleep(self, seconds: float) -> None:
         """In steps. A clock that is set back makes no wait longer than it was to be."""
-        began, paused = self.now(), 0.0
+        halt = self._halt
+        renewing = halt is not None and halt.rule.passes == "once renewed"
+        began, paused, tell = self.now(), 0.0, TOLD_SECONDS
         while True:
             if self.stopped():
                 raise StoppedError
             left = seconds - max(self.now() - began, paused)
-            if left <= 0:
+            if left <= 0 or (renewing and self.renewed()):
                 return
+            if renewing and halt is not None and paused >= tell:
+                tell += TOLD_SECONDS
+                self.told(halt, left)
             step = min(left, STEP_SECONDS)
             self.pause(step)
             paused += step

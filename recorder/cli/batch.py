@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,13 +14,17 @@ import typer
 from msgspec import structs
 from rich.console import Console
 
-from recorder.batch.batch import source_of
+from recorder.batch.batch import Source, source_of
 from recorder.batch.batch_ledger import HEARTBEAT_SECONDS
+from recorder.batch.canary import accept_canary
 from recorder.batch.driving import Order, run_batch
 from recorder.batch.dry_run import dry_run
-from recorder.batch.recording import Job, Recorded
-from recorder.batch.spec import read_spec
-from recorder.batch.table import print_table, session_table
+from recorder.batch.progress import Progress, picture, standard_error
+from recorder.batch.rounds import Waits
+from recorder.batch.spec import BatchSpec, read_spec
+from recorder.batch.standing import named
+from recorder.batch.status import Status, status_of
+from recorder.batch.table import print_table, session_table, shown_rows, summary
 from recorder.cli.numbers import positive
 from recorder.cli.plan import listed_on_an_engine
 from recorder.cli.session import (
@@ -32,11 +36,13 @@ from recorder.cli.session import (
 from recorder.engine.connect import docker_host
 from recorder.evidence.signing_batch import sign_batch
 from recorder.evidence.signing_keys import DEFAULT_NAME, key_directory, own_key
+from recorder.ledger.journal import Journal, read_state
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.credentials import Choice, require_lasting, warning_of
 from recorder.session.leftovers import work_directory
 
 Retry = Literal["failed"]
+WATCH_SECONDS = 2.0
 
 batch = typer.Typer(help="Many sessions under one plan.", no_args_is_help=True)
 
@@ -65,6 +71,26 @@ def run(
     retry: Annotated[
         Retry | None, typer.Option(help="failed: record failed sessions again, at their own cost.")
     ] = None,
+    max_sessions: Annotated[
+        int | None,
+        typer.Option(parser=positive, metavar="N", help="Start at most so many, then end with 15."),
+    ] = None,
+    cap_dollars: Annotated[
+        float | None, typer.Option(help="What the batch may spend, in the place of its file's cap.")
+    ] = None,
+    canary: Annotated[
+        int | None,
+        typer.Option(
+            parser=positive, metavar="N", help="Run so many alone, and wait for `batch accept`."
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for a limit or an outage to pass, and go on.")
+    ] = False,
+    stop_file: Annotated[
+        Path | None,
+        typer.Option(help="A file that, once it is there, stops new starts.  [default: OUT/stop]"),
+    ] = None,
     heartbeat: Annotated[
         float, typer.Option(min=0, help="Seconds between the ledger's heartbeats; 0: none.")
     ] = HEARTBEAT_SECONDS,
@@ -81,69 +107,125 @@ def run(
         read = structs.replace(read, parallel=parallel)
     if credentials is not None:
         read = structs.replace(read, credentials=credentials)
-    script = rehearse
-    if script is None and read.rehearse is not None:
-        script = spec.parent / read.rehearse
-    if script is None:
-        source = source_of(None, credential_of_host(read.credentials))
-        require_lasting(
-            source.credential, "the batch", seconds=read.timeout_seconds, now=time.time()
-        )
-    else:
-        source = source_of(script, None, read.credentials)
-    console = Console(stderr=True)
-    started = time.monotonic()
+    if cap_dollars is not None:
+        if not (math.isfinite(cap_dollars) and cap_dollars > 0):
+            raise typer.BadParameter(f"--cap-dollars {cap_dollars}: it is more than 0")
+        read = structs.replace(read, caps=structs.replace(read.caps, batch_dollars=cap_dollars))
+    source = _source(read, spec.parent, rehearse, wait=wait)
+    progress = Progress(standard_error())
 
-    def began(job: Job) -> None:
-        console.print(f"{time.monotonic() - started:6.1f} s  {job.session}", highlight=False)
+    def opened(journal: Journal) -> None:
+        def status() -> Status:
+            with journal.settled() as state:
+                return status_of(state, time.time())
 
-    def ended(recorded: Recorded, done: int, total: int) -> None:
-        end = "recorded" if recorded.refusal is None else f"exit {int(recorded.refusal.code)}"
-        console.print(
-            f"{time.monotonic() - started:6.1f} s  {recorded.job.session}  {end}  {done}/{total}",
-            highlight=False,
-        )
-        for reason in recorded.refusal.reasons if recorded.refusal else ():
-            print(f"recorder: {reason}", file=sys.stderr)
+        progress.status = status
 
     def starting(sessions: int) -> None:
         seconds = math.ceil(sessions / read.parallel) * read.timeout_seconds
         warning = warning_of(source.credential, "the batch", seconds=seconds, now=time.time())
         if warning is not None:
-            print(f"recorder: {warning}", file=sys.stderr)
+            progress.said(warning)
 
-    report = run_batch(
-        read,
-        spec.parent / read.corpus,
-        out.absolute(),
-        source,
-        docker_host,
-        not_enforced=not_enforced,
-        host_skills=host_skills(),
-        order=Order(
-            stop=threading.Event(),
-            retry_failed=retry is not None,
-            heartbeat=heartbeat,
-            began=began,
-            ended=ended,
-            starting=starting,
-        ),
-    )
-    print_table(session_table(report.rows))
+    with progress.shown():
+        report = run_batch(
+            read,
+            spec.parent / read.corpus,
+            out.absolute(),
+            source,
+            docker_host,
+            not_enforced=not_enforced,
+            host_skills=host_skills(),
+            order=Order(
+                stop=threading.Event(),
+                retry_failed=retry is not None,
+                heartbeat=heartbeat,
+                stop_file=stop_file,
+                max_sessions=max_sessions,
+                canary=canary,
+                waits=Waits(told=progress.waits) if wait else None,
+                gently=True,
+                opened=opened,
+                began=progress.began,
+                ended=progress.ended,
+                starting=starting,
+            ),
+        )
+    shown = shown_rows(report.rows)
+    if shown:
+        print_table(session_table(shown))
+    for line in summary(report.totals, report.money):
+        print(line)
     if source.rehearsal is not None:
         print("A rehearsal: a script answered, nothing was spent, and no rate may be read from it.")
     for transcript in report.transcripts:
         print(transcript)
     if private is not None:
         print(sign_batch(out.absolute(), private))
-    if report.failed:
-        failed = [name for name, kept in report.rows if kept is not None and kept.event is None]
-        raise Refusal(
-            ExitCode.FAILED,
-            f"{report.failed} of {len(report.rows)} sessions failed to record: "
-            f"{', '.join(failed)}: {out}/sessions/NAME/evidence.json says why; to record them "
-            "again run the same batch with --retry failed",
+    if report.standing.code != ExitCode.DONE:
+        raise Refusal(report.standing.code, *report.standing.reasons)
+
+
+def _source(read: BatchSpec, beside: Path, rehearse: Path | None, *, wait: bool) -> Source:
+    """Where a batch's answers come from: the script that was named, else the host's credential.
+
+    With ``wait`` a credential that is about to expire is waited for, and does not refuse the batch.
+    """
+    script = rehearse
+    if script is None and read.rehearse is not None:
+        script = beside / read.rehearse
+    if script is not None:
+        return source_of(script, None, read.credentials)
+    source = source_of(None, credential_of_host(read.credentials))
+    if not wait:
+        require_lasting(
+            source.credential, "the batch", seconds=read.timeout_seconds, now=time.time()
         )
+    return replace(source, renew=lambda: credential_of_host(read.credentials))
+
+
+@batch.command("status")
+def status(
+    directory: Annotated[Path, typer.Argument(help="The output directory of a batch.")],
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it until its driver has ended.")
+    ] = False,
+) -> None:
+    """Say how a batch stands, from its ledger alone; nothing is written."""
+    console = Console()
+    while True:
+        found = _status(directory)
+        if as_json:
+            print(msgspec.json.encode(found).decode())
+        elif watch and console.is_terminal:
+            console.clear()
+            console.print(picture(found))
+        else:
+            print("\n".join(found.said()))
+        if not watch or found.over:
+            return
+        time.sleep(WATCH_SECONDS)
+
+
+def _status(directory: Path) -> Status:
+    state = read_state(directory)
+    if state is None:
+        raise Refusal(ExitCode.USAGE, f"{directory}: holds no ledger.jsonl: name a batch's --out")
+    return status_of(state, time.time())
+
+
+@batch.command("accept")
+def accept(
+    directory: Annotated[Path, typer.Argument(help="The output directory of a batch.")],
+    reason: Annotated[str | None, typer.Option(help="Why, for the record.")] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Also where sessions of the canary failed.")
+    ] = False,
+) -> None:
+    """Accept the canary of a batch, so that the same `batch run` goes on with the rest."""
+    accepted = accept_canary(directory, reason, failed=failed)
+    print(f"accepted: {named(accepted)}; run the same `recorder batch run` again")
 
 
 @batch.command("plan")
