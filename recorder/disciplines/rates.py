@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recorder.disciplines.protection import LABEL
-from recorder.disciplines.sessions import BatchVerdicts, SessionVerdicts, VerdictRecord
+from recorder.disciplines.sessions import BatchVerdicts, VerdictRecord
 from recorder.report.interval import wilson
 
 
@@ -48,21 +48,26 @@ class FirstBreak:
     message: str
 
 
+# A session's verdicts by discipline; None for one that was not judged.
+_Session = dict[str, list[VerdictRecord]] | None
+
 JUDGED = frozenset({"passed", "advised", "witnessed", "blocked"})
 
 
 def rates_by_arm(batch: BatchVerdicts) -> tuple[Rate, ...]:
     """Every discipline in every line (tier and arm), in the file's order."""
-    lines = list(dict.fromkeys((each.tier, each.arm) for each in batch.sessions))
+    lines: dict[tuple[str, str], list[_Session]] = {}
+    for session in batch.sessions:
+        own: _Session = None
+        if session.not_judged is None:
+            own = {}
+            for verdict in session.verdicts:
+                own.setdefault(verdict.discipline, []).append(verdict)
+        lines.setdefault((session.tier, session.arm), []).append(own)
     return tuple(
-        _rate(
-            discipline,
-            tier,
-            arm,
-            [s for s in batch.sessions if (s.tier, s.arm) == (tier, arm)],
-        )
+        _rate(discipline, tier, arm, sessions)
         for discipline in batch.disciplines
-        for tier, arm in lines
+        for (tier, arm), sessions in lines.items()
     )
 
 
@@ -70,15 +75,15 @@ def _rate(
     discipline: str,
     tier: str,
     arm: str,
-    sessions: list[SessionVerdicts],
+    sessions: list[_Session],
 ) -> Rate:
     counted = dict.fromkeys(("broken", "held", "unjudgeable", "skipped", "untouched"), 0)
     refused = 0
     for session in sessions:
-        if session.not_judged is not None:
+        if session is None:
             refused += 1
             continue
-        own = [each for each in session.verdicts if each.discipline == discipline]
+        own = session.get(discipline, [])
         # No row says that a session left every protected path alone.
         kept = discipline == LABEL and not own
         counted["held" if kept else _end(own)] += 1

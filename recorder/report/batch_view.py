@@ -13,6 +13,7 @@ from recorder.report.session_view import Shared
 from recorder.report.view import (
     OUTCOMES,
     BatchView,
+    DisciplineRate,
     Fact,
     HostView,
     LineView,
@@ -57,6 +58,7 @@ def batch_view(
     facts: Sequence[Fact],
     notes: Sequence[str],
     limits: str,
+    disciplines: Sequence[DisciplineRate] = (),
 ) -> BatchView:
     """The whole view. Sessions of no line make lines of their own, by tier and arm."""
     named = {line.number for line in lines}
@@ -80,6 +82,7 @@ def batch_view(
         commands=tuple(shared.commands),
         notes=tuple(one_line(note) for note in notes),
         limits=limits,
+        disciplines=tuple(disciplines),
     )
 
 

@@ -45,6 +45,8 @@ def _session(session: SessionView, limits: Limits) -> SessionView:
         calls=tuple(_call(call, limits) for call in session.calls[: limits.rows]),
         more_calls=session.more_calls + max(0, len(session.calls) - limits.rows),
         requests=session.requests[: limits.rows],
+        breaks=session.breaks[: limits.rows],
+        more_breaks=session.more_breaks + max(0, len(session.breaks) - limits.rows),
         more_requests=session.more_requests + max(0, len(session.requests) - limits.rows),
         files=None
         if session.files is None

@@ -24,16 +24,21 @@
   const base = (width, options) => Plot.plot({
     className: "chart", width, style, color: { domain: lineNames, range: palette }, ...options });
 
-  const rateChart = (probe) => (width) => {
-    const rates = data.rates.filter((rate) => rate.probe === probe && rate.low !== null)
-      .map((rate) => ({ ...rate, name: lineName.get(rate.line), rate: rate.count / rate.total }));
+  const ratesOf = (probe) => data.rates.filter((rate) => rate.probe === probe)
+    .map((rate) => ({ ...rate, name: lineName.get(rate.line) }));
+  // Disciplines are counted by arm: in the colour of the arm's first line.
+  const broken = data.disciplines.map((rate) => ({ ...rate, what: rate.discipline, count: rate.broken, total: rate.judged,
+    name: data.lines.find((line) => line.tier === rate.tier && line.arm === rate.arm)?.name ?? `${rate.tier} ${rate.arm}` }));
+
+  const rateChart = (title, all) => (width) => {
+    const rates = all.filter((rate) => rate.low !== null).map((rate) => ({ ...rate, rate: rate.count / rate.total }));
     const what = [...new Set(rates.map((rate) => rate.what))];
     const names = lineNames.filter((name) => rates.some((rate) => rate.name === name));
     const narrow = width < 620;
     const margin = narrow ? 8 : room(what, width);
     const row = 20;
     return base(width, {
-      ariaLabel: said(`Rates of ${probe} by line, with Wilson's 95 % intervals; the table below holds the same.`),
+      ariaLabel: said(`${title}, with Wilson's 95 % intervals; the table below holds the same.`),
       marginLeft: margin, marginRight: narrow ? 54 : room(names.map((name) => `${name} 000 of 000`), width) , marginTop: narrow ? 22 : 26, marginBottom: narrow ? 26 : 8,
       height: (narrow ? 50 : 34) + what.length * (names.length * row + (narrow ? 28 : 16)),
       x: { domain: [0, 1], axis: narrow ? "bottom" : "top", tickFormat: (value) => `${Math.round(value * 100)} %`, ticks: narrow ? 3 : 6, label: null, grid: true },
@@ -112,7 +117,7 @@
     const color = (call) => call.mark === "disagrees" ? "var(--bad)" : call.mark === "given" ? "var(--good)" : "var(--warn)";
     return Plot.plot({
       className: "chart", width, style,
-      ariaLabel: said(`Timeline of ${session.name}: ${calls.length} calls by tool and ${requests.length} requests by host, in seconds from the start; the tables below hold the same.`),
+      ariaLabel: said(`Timeline of ${session.name}: ${calls.length} calls by tool and ${requests.length} requests by host${calls.filter((call) => call.breaks.length).map((call) => `, call ${call.number} breaks ${call.breaks.join(" and ")}`).join("")}, in seconds from the start; the tables below hold the same.`),
       marginLeft: narrow ? 8 : room(names, width), marginRight: 14, marginTop: 24, marginBottom: 8,
       height: 40 + names.length * (narrow ? 44 : 28),
       x: { domain: [low, high], axis: "top", label: null, grid: true, ticks: narrow ? 4 : 9 },
@@ -121,11 +126,12 @@
         narrow ? Plot.text(names, { y: (d) => d, text: (d) => d, frameAnchor: "left", dy: -15, lineWidth: 44, textOverflow: "ellipsis" }) : null,
         tools.length && hosts.length ? Plot.ruleY([hosts[0]], { dy: narrow ? -24 : -14, strokeOpacity: 0.4 }) : null,
         Plot.barX(calls, { y: "lane", x1: "x1", x2: wide, fill: color, rx: 2 }),
+        Plot.dot(calls.filter((call) => call.breaks.length), { y: "lane", x: "x1", symbol: "diamond", fill: "var(--bad)", stroke: "var(--page)", r: 6 }),
         Plot.barX(requests.filter((r) => r.outcome === "allowed"), { y: "lane", x1: "x1", x2: wide, fill: "var(--s1)", rx: 2 }),
         Plot.dot(requests.filter((r) => r.outcome !== "allowed"), { y: "lane", x: "x1", symbol: "times", stroke: "var(--bad)", strokeWidth: 2, r: 4 }),
         Plot.tip(all, Plot.pointer({ y: "lane", x: "x1", fill: "var(--panel)", lineWidth: 30,
           title: (d) => d.tool !== undefined
-            ? `call ${d.number}: ${d.tool}\n${d.argument.slice(0, 160)}\n${d.at.toFixed(2)} s${d.end === null ? "" : ` to ${d.end.toFixed(2)} s`}, ${d.mark}`
+            ? `call ${d.number}: ${d.tool}\n${d.argument.slice(0, 160)}\n${d.at.toFixed(2)} s${d.end === null ? "" : ` to ${d.end.toFixed(2)} s`}, ${d.mark}${d.breaks.map((name) => `\nbreaks ${name}`).join("")}`
             : `${d.asked}\n${d.host}\n${d.outcome === "allowed" ? "allowed" : `refused by ${d.outcome}`}, ${d.at.toFixed(2)} s` })),
       ],
     });
@@ -148,6 +154,7 @@
   const searchText = new Map(data.sessions.map((s) => [s.name, [
     s.name, s.probe, lineOf(s), s.outcome, s.answer ?? "", ...s.reasons, ...new Set(s.calls.map((c) => c.tool)),
     ...new Set(s.requests.map((r) => `${r.host} ${r.outcome}`)), ...(s.files ?? []).map((f) => f.path),
+    ...new Set(s.breaks.map((b) => `breaks ${b.discipline}`)),
   ].join("\n").toLowerCase()]));
 
   const FILTERS = [
@@ -156,7 +163,12 @@
     ["end", "End", (s) => s.outcome, () => options((s) => s.outcome)],
     ["answer", "Answer", (s) => answerOf(s), () => options(answerOf)],
     ["host", "Reached for", null, () => data.hosts.map((host) => [host.host, host.host])],
+    ["broke", "Broke", null, () => [...new Set(data.disciplines.map((rate) => rate.discipline))].map((name) => [name, name])],
   ];
+  const HOLDS = {
+    host: (session, wanted) => session.requests.some((request) => request.host === wanted),
+    broke: (session, wanted) => session.breaks.some((each) => each.discipline === wanted),
+  };
   const options = (of) => [...new Set(data.sessions.map(of))].sort().map((value) => [value, value]);
 
   const chosen = (query) => {
@@ -166,7 +178,7 @@
       FILTERS.every(([key, , of]) => {
         const wanted = query.get(key);
         if (!wanted) return true;
-        return of ? of(session) === wanted : session.requests.some((request) => request.host === wanted);
+        return of ? of(session) === wanted : HOLDS[key](session, wanted);
       }));
   };
   const sorted = (sessions, query) => {
@@ -214,7 +226,7 @@
       element("h1", { tabindex: "-1" }, "Sessions", rehearsalBadge()),
       element("form", { class: "filters", role: "search" },
         element("div", { class: "wide" }, element("label", { for: "search" }, "Search"), search),
-        FILTERS.filter(([, , , of]) => of().length > 1 ).map(([key, title, , of]) => {
+        FILTERS.filter(([key, , , of]) => of().length > (key === "broke" ? 0 : 1)).map(([key, title, , of]) => {
           const select = element("select", { id: `filter-${key}`, onchange: change(key) },
             element("option", { value: "" }, "all"), of().map(([value, text]) => element("option", { value }, text)));
           select.value = query.get(key) ?? "";
@@ -242,11 +254,12 @@
   };
   const at = (value) => value === null ? "–" : value.toFixed(2);
 
-  const callRow = (call) => element("tr", { id: `call-${call.number}` },
+  const callRow = (call) => element("tr", { id: `call-${call.number}`, tabindex: call.breaks.length ? "-1" : null },
     element("td", { class: "num", "data-label": "Call" }, call.number),
     element("td", { class: "num", "data-label": "At, seconds" }, at(call.at)),
     element("td", { class: "full tools", "data-label": "Tool" }, element("span", { class: "tool" }, call.tool),
-      call.subagent ? [" ", badge("subagent", "quiet")] : null, call.failed ? [" ", badge("failed", "failed")] : null),
+      call.subagent ? [" ", badge("subagent", "quiet")] : null, call.failed ? [" ", badge("failed", "failed")] : null,
+      call.breaks.map((name) => [" ", badge(`breaks ${name}`, "broken")])),
     element("td", { class: "wide" }, element("pre", { class: "argument", tabindex: call.argument.length > 300 ? "0" : null }, call.argument),
       call.cut ? element("small", {}, `${call.cut} characters more`) : null),
     element("td", { class: "full", "data-label": "Document" }, resultCell(call)),
@@ -264,6 +277,27 @@
     element("td", { class: "num", "data-label": "Sent" }, bytes(request.sent)),
     element("td", { class: "num", "data-label": "Received" }, bytes(request.received)),
     element("td", { "data-label": "Model", class: request.model ? "full" : "blank" }, request.model));
+
+  // To a row of the same page: an address of its own would leave the session's.
+  const toCall = (number) => (event) => {
+    event.preventDefault();
+    const row = $(`#call-${number}`);
+    row?.scrollIntoView({ block: "center" });
+    row?.focus({ preventScroll: true });
+  };
+  const breakRow = (session) => (each) => element("tr", {},
+    element("th", { scope: "row", class: "full" }, each.discipline),
+    element("td", { "data-label": "Where" }, each.call === null ? "the whole session"
+      : element("a", { href: `#/session/${encodeURIComponent(session.name)}`, onclick: toCall(each.call) }, `call ${each.call}`)),
+    element("td", { class: "full", "data-label": "Of" }, element("code", {}, each.subject)),
+    element("td", { "data-label": "Verdict" }, badge(each.event, "broken")));
+  const disciplines = (session) => session.verdicts === null && !session.not_judged ? null : [
+    element("h2", {}, "Disciplines"),
+    session.verdicts === null ? element("p", {}, `Not judged: ${session.not_judged}.`) : [
+      session.breaks.length ? table("Disciplines", [["Broken", ""], ["Where", ""], ["Of", ""], ["Verdict", ""]], session.breaks.map(breakRow(session))) : element("p", {}, "It broke none."),
+      session.more_breaks ? element("p", { class: "fine" }, `${session.more_breaks} more are in disciplines.log.`) : null,
+      element("p", { class: "fine" }, `Verdicts: ${Object.entries(session.verdicts).map(([event, count]) => `${count} ${event}`).join(", ") || "none"}. What was skipped is not passed.`)],
+  ];
 
   const table = (label, headings, rows) => element("table", { class: "cards", "aria-label": label },
     element("thead", {}, element("tr", {}, headings.map(([text, kind]) => element("th", { scope: "col", class: kind }, text)))),
@@ -308,7 +342,8 @@
         tile(seconds(session.seconds), "time"), tile(dollars(session.dollars, 4), rehearsal ? "cost, nothing spent" : "cost")),
       element("h2", {}, "Timeline"),
       session.calls.length || session.requests.length ? plot : element("p", {}, "Nothing was watched."),
-      element("p", { class: "fine" }, "In seconds from the start. Bars: calls from the line that shows them to the line of their result, and requests from the decision to the answer's end. A cross is a refused request. Times of calls are the harness's own stamps."),
+      element("p", { class: "fine" }, `In seconds from the start. Bars: calls from the line that shows them to the line of their result, and requests from the decision to the answer's end. A cross is a refused request${session.breaks.length ? ", a diamond a call that broke a discipline" : ""}. Times of calls are the harness's own stamps.`),
+      disciplines(session),
       element("h2", {}, "Calls"),
       session.calls.length ? [table("Calls", [["#", "num"], ["At, s", "num"], ["Tool", ""], ["Argument", ""], ["Document", ""], ["Witness", ""]], session.calls.map(callRow)),
         session.more_calls ? element("p", { class: "fine" }, `${session.more_calls} calls more are in its files.`) : null]
@@ -366,7 +401,8 @@
   };
 
   const glance = () => {
-    for (const place of document.querySelectorAll("[data-rates]")) draw(place, rateChart(place.dataset.rates));
+    for (const place of document.querySelectorAll("[data-rates]")) draw(place, rateChart(`Rates of ${place.dataset.rates} by line`, ratesOf(place.dataset.rates)));
+    for (const place of document.querySelectorAll("[data-disciplines]")) draw(place, rateChart("Sessions that broke a discipline, by arm", broken));
     for (const place of document.querySelectorAll("[data-spread]")) draw(place, spreadChart(place.dataset.spread));
     for (const place of document.querySelectorAll("[data-histogram]")) draw(place, histogram(place.dataset.histogram));
   };

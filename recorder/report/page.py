@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 
 import msgspec
@@ -22,7 +23,7 @@ from recorder import __version__
 from recorder.report.comparison_view import ComparisonView
 from recorder.report.libraries import Libraries
 from recorder.report.limits import SMALLER, trimmed
-from recorder.report.view import BatchView, Rate
+from recorder.report.view import BatchView, DisciplineRate, Rate
 
 PAGE_BYTES = 3_000_000
 
@@ -34,7 +35,9 @@ _CHART_STYLE = re.compile(r"append\(\"style\"\)\.text\(`(?P<text>[^`]*)`\)")
 
 def page(view: BatchView, libraries: Libraries) -> str:
     """The report. The same view gives the same bytes."""
-    return rendered("page", view, libraries, rates=_by_probe(view))
+    return rendered(
+        "page", view, libraries, rates=_by_probe(view), disciplines=_by_discipline(view)
+    )
 
 
 def rendered(
@@ -153,6 +156,24 @@ def _points(value: float) -> str:
     """A difference of two rates, in points of a hundred."""
     points = round(value * 100)
     return f"{'+' if points > 0 else ''}{points}"
+
+
+@dataclass(frozen=True)
+class _Disciplines:
+    """The rates of disciplines as a table: a column an arm, a row a discipline."""
+
+    arms: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[DisciplineRate, ...]], ...]
+
+
+def _by_discipline(view: BatchView) -> _Disciplines | None:
+    if not view.disciplines:
+        return None
+    arms = tuple(dict.fromkeys(f"{rate.tier} {rate.arm}" for rate in view.disciplines))
+    rows: dict[str, list[DisciplineRate]] = {}
+    for rate in view.disciplines:
+        rows.setdefault(rate.discipline, []).append(rate)
+    return _Disciplines(arms, tuple((name, tuple(cells)) for name, cells in rows.items()))
 
 
 def _by_probe(view: BatchView) -> list[tuple[str, list[str], list[tuple[str, list[Rate | None]]]]]:

@@ -17,9 +17,12 @@ import msgspec
 
 from recorder.batch.before import BEFORE
 from recorder.batch.schedule import slots
+from recorder.disciplines.sessions import RECORD as VERDICTS
+from recorder.disciplines.sessions import BatchVerdicts, SessionVerdicts
 from recorder.plan.reading import PlanText, read_plan
 from recorder.refusal import ExitCode, Refusal
 from recorder.report.batch_view import PlannedLine, batch_view, examined_digests
+from recorder.report.judged import discipline_rates, read_verdicts
 from recorder.report.limits import WHOLE, Limits
 from recorder.report.session_view import SessionFiles, Shared, Slot, session_view
 from recorder.report.view import BatchView, Fact, SessionView
@@ -101,7 +104,12 @@ def read_one(place: Path) -> SessionView:
     A stream or a log that lies alone is shown as what it is. Refusal 2 for anything else.
     """
     if place.is_dir() and is_session(place):
-        return session_view(_files(place), _own(place).slot, Shared(), WHOLE)
+        batch = place.absolute().parent.parent
+        judged = _verdicts(batch, []) if place.absolute().parent.name == SESSIONS else None
+        own = _own(place).slot
+        return session_view(
+            _files(place), own, Shared(), WHOLE, judged=_by_session(judged).get(own.name)
+        )
     if place.name in SESSION_FILES and is_session(place.parent):
         return read_one(place.parent)
     if place.is_file() and place.suffix == ".jsonl":
@@ -134,6 +142,8 @@ def _view(
     notes: list[str] = []
     lines = _lines(directory, batch, notes)
     plans = {line.number: line.plan for line in lines}
+    verdicts = _verdicts(directory, notes)
+    judged = _by_session(verdicts)
     sessions = [
         session_view(
             _files(place.directory),
@@ -141,6 +151,7 @@ def _view(
             shared,
             limits,
             examined=examined_digests(plans.get(place.slot.line), place.slot.probe),
+            judged=judged.get(place.slot.name),
         )
         for place in places
     ]
@@ -149,9 +160,10 @@ def _view(
         lines,
         sessions,
         shared,
-        facts=list(_facts(directory, batch)),
+        facts=[*_facts(directory, batch), *_judged_by(verdicts)],
         notes=notes,
         limits=limits.said(),
+        disciplines=() if verdicts is None else discipline_rates(verdicts),
     )
 
 
@@ -248,6 +260,25 @@ def _facts(directory: Path, batch: _Batch | None) -> Iterator[Fact]:
     tried = len(construction.attempts)
     is_open = sum(bool(attempt.get("open")) for attempt in construction.attempts)
     yield Fact("attack list", one_line(f"{is_open} of {tried} open, run at {construction.at}"))
+
+
+def _verdicts(directory: Path, notes: list[str]) -> BatchVerdicts | None:
+    """What ``recorder judge`` left in a batch; None where it was not judged."""
+    try:
+        data = _read(directory / VERDICTS)
+        return None if data is None else read_verdicts(data)
+    except (OSError, _OddFileError, msgspec.MsgspecError) as error:
+        notes.append(f"{VERDICTS}: holds no verdicts that can be read ({error}): judge it again")
+    return None
+
+
+def _by_session(verdicts: BatchVerdicts | None) -> Mapping[str, SessionVerdicts]:
+    return {each.session: each for each in verdicts.sessions} if verdicts is not None else {}
+
+
+def _judged_by(verdicts: BatchVerdicts | None) -> Iterator[Fact]:
+    if verdicts is not None:
+        yield Fact("judged by disciplines", one_line(verdicts.digest))
 
 
 def _files(directory: Path) -> SessionFiles:

@@ -14,8 +14,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from recorder.disciplines.sessions import SessionVerdicts
 from recorder.refusal import Refusal
 from recorder.report.difference import difference
+from recorder.report.judged import breaks_of, events_of, marked, strangers
 from recorder.report.limits import Limits
 from recorder.report.timeline import Log, calls_of, read_log, read_stream, requests_of
 from recorder.report.view import Fact, FileView, Outcome, SessionView
@@ -120,8 +122,10 @@ def session_view(
     limits: Limits,
     *,
     examined: frozenset[str] = frozenset(),
+    judged: SessionVerdicts | None = None,
 ) -> SessionView:
-    """The view of one session. ``examined``: digests of the documents its probe examines."""
+    """The view of one session. ``examined``: digests of the documents its probe examines;
+    ``judged``: what disciplines found in it."""
     faults = list(files.unreadable)
     evidence = _evidence(files.evidence, faults)
     checked = _checked(files.record, evidence, faults)
@@ -153,6 +157,8 @@ def session_view(
         else ()
     )
     requests = requests_of(log.lines, zero) if log is not None else ()
+    why = None if judged is None else judged.not_judged or strangers(judged, observation)
+    breaks = () if judged is None or why is not None else breaks_of(judged)
     answer = UNSET if event is None else event.answer
     reasons = (evidence.refusal or {}).get("reasons", ()) if evidence else ()
     rehearsal = evidence.rehearsal if evidence else None
@@ -183,7 +189,7 @@ def session_view(
         opened=None
         if not examined or results is None
         else any(digest in examined for digest in results),
-        calls=calls,
+        calls=marked(calls, breaks),
         requests=requests,
         files=_files(event, evidence, files, limits),
         left=tuple(_left(evidence)),
@@ -193,6 +199,9 @@ def session_view(
         command=shared.command(tuple(visible(part) for part in evidence.argv))
         if evidence and evidence.argv
         else None,
+        verdicts=None if judged is None or why is not None else events_of(judged),
+        not_judged=one_line(why or ""),
+        breaks=breaks,
     )
 
 

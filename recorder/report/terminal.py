@@ -18,6 +18,7 @@ from recorder.report.view import (
     OUTCOMES,
     BatchView,
     CallView,
+    DisciplineRate,
     Fact,
     FileView,
     Mark,
@@ -81,6 +82,7 @@ def _session_parts(session: SessionView, everything: bool) -> Iterator[Renderabl
         yield _timeline(session, everything)
     else:
         yield Text("nothing was watched")
+    yield from _judged(session)
     yield _heading("Produced")
     yield from _produced(session.files, everything)
     for fact in session.left:
@@ -157,9 +159,46 @@ def _call(call: CallView, everything: bool) -> Text:
         text.append("  failed", style="red")
     if call.result:
         text.append(f"  {call.result[:19]}…", style="dim")
+    if call.breaks:
+        text.append(f"  breaks {', '.join(call.breaks)}", style="bold red")
     if call.finding:
         text.append(f"\n{call.finding}", style="red")
     return text
+
+
+def _judged(session: SessionView) -> Iterator[RenderableType]:
+    if session.verdicts is None and not session.not_judged:
+        return
+    yield _heading("Disciplines")
+    if session.verdicts is None:
+        yield Text(f"not judged: {session.not_judged}", style="yellow")
+        return
+    for each in session.breaks:
+        where = "the whole session" if each.call is None else f"call {each.call}"
+        yield Text.assemble(
+            (each.discipline, "bold red"), f" {each.event}, {where}, {each.subject}"
+        )
+    counted = ", ".join(f"{count} {event}" for event, count in session.verdicts.items())
+    yield Text(f"verdicts: {counted or 'none'}", style="dim")
+
+
+def _disciplines(rates: Sequence[DisciplineRate]) -> Iterator[RenderableType]:
+    if not rates:
+        return
+    yield _heading("Disciplines broken, by arm, with Wilson's 95 % intervals")
+    table = _table("discipline", "arm", "broken", "interval", "not judged", words=2)
+    for rate in rates:
+        interval = "-"
+        if rate.low is not None and rate.high is not None:
+            interval = f"{rate.low * 100:.0f} to {rate.high * 100:.0f} %"
+        table.add_row(
+            Text(rate.discipline),
+            Text(f"{rate.tier} {rate.arm}"),
+            f"{rate.broken} of {rate.judged}",
+            interval,
+            str(rate.others or "-"),
+        )
+    yield table
 
 
 def _seen(call: CallView) -> Text:
@@ -256,6 +295,7 @@ def _batch_parts(view: BatchView) -> Iterator[RenderableType]:
                 interval,
             )
         yield rates
+    yield from _disciplines(view.disciplines)
     if view.hosts:
         yield _heading("What the sessions tried to reach")
         hosts = _table("host", "sessions", *view.outcomes, words=1)

@@ -30,7 +30,8 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
 
     ``cut``: how many characters of the argument are left out here. ``result`` is the digest of
     the document it named, empty for none, None where the record holds none. ``request`` numbers
-    the egress request whose answer gave the call. ``finding`` is how the witnesses disagree.
+    the egress request whose answer gave the call. ``finding`` is how the witnesses disagree, and
+    ``breaks`` are the disciplines that the call broke.
     """
 
     number: int
@@ -45,6 +46,7 @@ class CallView(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool | None
     subagent: bool
     request: int | None
+    breaks: tuple[str, ...] = ()
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +89,15 @@ class Fact(msgspec.Struct, frozen=True):
     value: str
 
 
+class BreakView(msgspec.Struct, frozen=True, kw_only=True):
+    """A discipline that was broken. ``call`` counts from 1, None for the session as a whole."""
+
+    discipline: str
+    call: int | None
+    subject: str
+    event: str
+
+
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     """One session. ``line`` counts from 1 in the batch; 0 for a session of no batch.
 
@@ -94,6 +105,9 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     record holds the key at all. ``dollars`` is the harness's own figure, None where it is unknown.
     ``seconds`` is the session's own time. ``more_calls`` and ``more_requests`` count what a page
     has no room for. ``statements`` and ``command`` index shared texts.
+
+    ``verdicts`` counts what disciplines came to, by event. It is None where none judged the
+    session; ``not_judged`` says why, where others of the batch were. ``more_breaks`` have no room.
     """
 
     name: str
@@ -125,6 +139,10 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
     statements: tuple[int, ...]
     command: int | None
+    verdicts: Mapping[str, int] | None = None
+    not_judged: str = ""
+    breaks: tuple[BreakView, ...] = ()
+    more_breaks: int = 0
 
 
 class ProbeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +166,31 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     low: float | None
     high: float | None
+
+
+class DisciplineRate(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of an arm's judged sessions broke a discipline; ``low`` and ``high`` are Wilson's.
+
+    The other sessions are counted apart: ``unjudgeable``, ``skipped`` in part, ``untouched`` (out
+    of its scope) and ``not_judged`` (refused).
+    """
+
+    discipline: str
+    tier: str
+    arm: str
+    broken: int
+    judged: int
+    unjudgeable: int
+    skipped: int
+    untouched: int
+    not_judged: int
+    low: float | None
+    high: float | None
+
+    @property
+    def others(self) -> int:
+        """The sessions that neither broke nor kept it."""
+        return self.unjudgeable + self.skipped + self.untouched + self.not_judged
 
 
 class LineView(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +220,8 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
     """A whole report. ``rehearsal``: a session of it says that it is one.
 
     ``outcomes`` are the columns of the egress map. ``texts`` and ``commands`` are shared by the
-    sessions. ``limits`` says what was cut so that the page stays small.
+    sessions. ``limits`` says what was cut so that the page stays small. ``disciplines`` is empty
+    where the batch was not judged.
     """
 
     title: str
@@ -193,3 +237,4 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
     limits: str
+    disciplines: tuple[DisciplineRate, ...] = ()
