@@ -18,6 +18,7 @@ from recorder.cli import (
     batch,
     engine,
     evidence,
+    export,
     judge,
     plan,
     report,
@@ -45,6 +46,7 @@ audit.register(app)
 judge.register(app)
 report.register(app)
 evidence.register(app)
+export.register(app)
 
 
 def _version(wanted: bool) -> None:

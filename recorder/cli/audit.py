@@ -72,7 +72,7 @@ def show(
     else:
         print_table(_each_table(chosen) if by == "each" else _table(rows(chosen, by), by))
         print(said)
-    _refuse(logs)
+    refuse_faults(logs)
 
 
 @audit.command("verify")
@@ -107,7 +107,7 @@ def verify(directory: Directory, as_json: AsJson = False) -> None:
         for why in logs.unproven:
             print(f"not known: {why}")
         print(said)
-    _refuse(logs)
+    refuse_faults(logs)
 
 
 @audit.command("export")
@@ -125,7 +125,7 @@ def export(
     """Write what was tried for other tools to read. No bodies, headers or credentials are in it."""
     logs = read_logs(directory)
     # What does not verify is not handed on in a form in which that no longer shows.
-    _refuse(logs)
+    refuse_faults(logs)
     chosen = _chosen(logs, host, rule, session, refused)
     text = to_har(chosen) if to == "har" else to_csv(chosen)
     if out is None:
@@ -155,7 +155,7 @@ def _chosen(
     return [attempt for attempt in attempts(logs.sessions) if selection.takes(attempt)]
 
 
-def _refuse(logs: Logs) -> None:
+def refuse_faults(logs: Logs) -> None:
     """Refusal 19 with the first faults of each log that does not verify."""
     reasons: list[str] = []
     for log in logs.sessions:

@@ -60,6 +60,11 @@ def seconds_of(stamp: object) -> float | None:
 
 def read_stream(raw: bytes) -> Stream:
     lines = raw.split(b"\n")
+    return Stream(stream_witness(lines), stamps_of(lines))
+
+
+def stamps_of(lines: Iterable[bytes]) -> dict[int, float]:
+    """When each line was stamped, by its number from 1, where it is."""
     stamps = {}
     for number, line in enumerate(lines, start=1):
         if b'"timestamp"' not in line:
@@ -70,7 +75,7 @@ def read_stream(raw: bytes) -> Stream:
             continue
         if stamp is not None:
             stamps[number] = stamp
-    return Stream(stream_witness(lines), stamps)
+    return stamps
 
 
 def read_log(egress: bytes) -> Log:
