@@ -33,7 +33,7 @@ from recorder.disciplines.relations import (
     Violator,
     Violators,
 )
-from recorder.disciplines.steps import STEPS, Condition
+from recorder.disciplines.steps import STEPS, Condition, HistoryIndex
 from recorder.disciplines.values import (
     ABSENT,
     UNPROVEN,
@@ -46,14 +46,13 @@ from recorder.disciplines.values import (
 )
 from tests.disciplines.conftest import load_one
 
-SESSION = {
-    "observedAtMs": 1000,
-    "userMessages": [{"index": 0, "text": "/go now", "timestampMs": 400}],
-    "toolCalls": [
-        {"index": 1, "name": "Bash", "args": {"command": "ls"}, "succeeded": True},
-        {"index": 2, "name": "Task", "args": {"subagent_type": "w"}, "succeeded": False},
-    ],
-}
+TURN = {"index": 0, "text": "/go now", "timestampMs": 400}
+CALLS: list[dict[str, Any]] = [
+    {"index": 1, "name": "Bash", "args": {"command": "ls"}, "succeeded": True},
+    {"index": 2, "name": "Task", "args": {"subagent_type": "w"}, "succeeded": False},
+]
+SESSION: dict[str, Any] = {"observedAtMs": 1000, "userMessages": [TURN], "toolCalls": CALLS}
+INDEXED = Snapshot(SESSION, HistoryIndex(CALLS))
 
 
 def items(*pairs: tuple[str, Any]) -> Items:
@@ -90,6 +89,12 @@ STEP_CASES: dict[str, tuple[str, dict[str, Any], Items, Items]] = {
         {},
         items(("k", [0, [1], None])),
         items(("0", 0), ("1", [1]), ("2", None)),
+    ),
+    "items drops what is no array": (
+        "items",
+        {},
+        items(("k", {"0": 1}), ("m", "xy"), ("n", [1])),
+        items(("0", 1)),
     ),
     "keyBy drops null and objects": (
         "keyBy",
@@ -145,6 +150,12 @@ STEP_CASES: dict[str, tuple[str, dict[str, Any], Items, Items]] = {
         items(("0", {"v": 2}), ("1", {"v": "1"}), ("2", {"v": True}), ("3", {"v": 3})),
         items(("0", {"v": 2})),
     ),
+    "filter needs every test": (
+        "filter",
+        when(("v", "gte", 2), ("w", "eq", 1)),
+        items(("0", {"v": 2, "w": 1}), ("1", {"v": 2}), ("2", {"v": 1, "w": 1})),
+        items(("0", {"v": 2, "w": 1})),
+    ),
     "filter gte is of numbers, inclusive": (
         "filter",
         when(("v", "gte", 2)),
@@ -169,6 +180,12 @@ STEP_CASES: dict[str, tuple[str, dict[str, Any], Items, Items]] = {
         items(("a", 10), ("b", 9), ("c", "x")),
         items(("a", 10), ("b", 9), ("c", "x")),
     ),
+    "sort leaves equals in their order": (
+        "sort",
+        {},
+        items(("a", "x"), ("b", "x"), ("c", "w")),
+        items(("c", "w"), ("a", "x"), ("b", "x")),
+    ),
     "sort is by code units": (
         "sort",
         {},
@@ -191,7 +208,74 @@ STEP_CASES: dict[str, tuple[str, dict[str, Any], Items, Items]] = {
         "toolUses",
         {"names": ("Task",), "subagentType": "w"},
         items(("0", SESSION)),
-        items(("2", SESSION["toolCalls"][1])),  # type: ignore[index]
+        items(("2", CALLS[1])),
+    ),
+    "toolUses by the kind alone": (
+        "toolUses",
+        {"subagentType": "w"},
+        items(("0", SESSION)),
+        items(("2", CALLS[1])),
+    ),
+    "toolUses by names alone": (
+        "toolUses",
+        {"names": ("Bash",)},
+        items(("0", SESSION)),
+        items(("1", CALLS[0])),
+    ),
+    "toolUses without either takes every call that has an ordinal": (
+        "toolUses",
+        {},
+        items(("0", {"toolCalls": [*CALLS, {"name": "Bash"}]})),
+        items(("1", CALLS[0]), ("2", CALLS[1])),
+    ),
+    "toolUses of a snapshot that nothing indexes": (
+        "toolUses",
+        {"names": ("Bash",)},
+        items(("0", Snapshot(SESSION))),
+        items(("1", CALLS[0])),
+    ),
+    "toolUses of two snapshots are those of both": (
+        "toolUses",
+        {"names": ("Bash",)},
+        items(("0", INDEXED), ("1", INDEXED)),
+        items(("1", CALLS[0]), ("1", CALLS[0])),
+    ),
+    "toolUses of one snapshot, one that is indexed": (
+        "toolUses",
+        {"names": ("Task",)},
+        items(("0", INDEXED)),
+        items(("2", CALLS[1])),
+    ),
+    "userTexts keeps turns that match and are text, each with an ordinal": (
+        "userTexts",
+        {"re": compile_pattern("a")},
+        items(
+            (
+                "0",
+                {
+                    "userMessages": [
+                        {"index": 0, "text": "b"},
+                        {"index": 1, "text": ["a"]},
+                        {"index": 2},
+                        {"text": "a"},
+                        {"index": 4, "text": "a"},
+                    ]
+                },
+            )
+        ),
+        items(("4", {"index": 4, "text": "a"})),
+    ),
+    "userTexts of a snapshot that nothing indexes": (
+        "userTexts",
+        {"re": compile_pattern("go")},
+        items(("0", Snapshot(SESSION))),
+        items(("0", {**TURN, "observedAtMs": 1000})),
+    ),
+    "userTexts of one that is indexed": (
+        "userTexts",
+        {"re": compile_pattern("go")},
+        items(("0", INDEXED)),
+        items(("0", {**TURN, "observedAtMs": 1000})),
     ),
     "userTexts adds the time of the observation": (
         "userTexts",
@@ -206,6 +290,12 @@ STEP_CASES: dict[str, tuple[str, dict[str, Any], Items, Items]] = {
         items(("0", {"agentType": "w"})),
     ),
     "first keeps its key": ("first", {}, items(("b", 1), ("a", 2)), items(("b", 1))),
+    "ageMs of this very moment is none": (
+        "ageMs",
+        {},
+        items(("0", {"timestampMs": 3, "observedAtMs": 3})),
+        items(("0", {"timestampMs": 3, "observedAtMs": 3, "ageMs": 0})),
+    ),
     "ageMs drops the future": (
         "ageMs",
         {},
