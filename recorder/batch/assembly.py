@@ -6,6 +6,7 @@ record, the event, and the stream that the event was made from.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from msgspec import structs
 
 from recorder.evidence.document import Evidence
 from recorder.evidence.prose import statements
+from recorder.ledger.entries import SessionEnd
+from recorder.ledger.state import Standing, State
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.harness import CONFIGURATION_DIRECTORY, WORKSPACE
 from recorder.stream.observation import observe
@@ -110,6 +113,38 @@ def read_session(directory: Path, expected: Expected | None = None) -> Kept | No
     return Kept(directory, evidence, identity, event)
 
 
+def hold_to_digests(directory: Path, end: SessionEnd) -> None:
+    """Refusal 19 for a file of a session that is not as it was when the session ended."""
+    found = dict(_digests(directory, ""))
+    for name in sorted({*found, *end.files}):
+        path = directory / name
+        if name not in found:
+            raise Refusal(
+                ExitCode.CORRUPT, f"{path}: is missing, and was there when the session ended"
+            )
+        if name not in end.files:
+            raise Refusal(
+                ExitCode.CORRUPT, f"{path}: was not there when the session ended: move it away"
+            )
+        if found[name] != end.files[name]:
+            raise Refusal(
+                ExitCode.CORRUPT,
+                f"{path}: is {found[name]}, and was {end.files[name]} when the session ended: it "
+                "was changed after the session",
+            )
+
+
+def _digests(directory: Path, prefix: str) -> Iterator[tuple[str, str]]:
+    for entry in directory.iterdir():
+        refuse_link(entry)
+        if entry.is_dir():
+            yield from _digests(entry, f"{prefix}{entry.name}/")
+        else:
+            with entry.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            yield f"{prefix}{entry.name}", f"sha256:{digest}"
+
+
 def _refuse_others(path: Path, evidence: Evidence, expected: Expected) -> None:
     for member in ("session", "probe", "tier", "arm"):
         said, due = getattr(evidence, member), getattr(expected, member)
@@ -117,7 +152,7 @@ def _refuse_others(path: Path, evidence: Evidence, expected: Expected) -> None:
             raise Refusal(
                 ExitCode.CORRUPT,
                 f"{path}: {member} is {said!r}, and the batch put {due!r} here: this is another "
-                "session; move its directory away to run this one",
+                "session",
             )
 
 
@@ -179,17 +214,68 @@ def _chunks(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def assemble(title: str, sessions: Sequence[Kept]) -> str:
+@dataclass(frozen=True)
+class LineStanding:
+    """A line of a batch by its ledger, of ``planned`` sessions; each list in the plan's order.
+
+    ``failed`` are sessions that did not record, each with its exit code; ``left_out`` those that a
+    person gave up; ``uncertain`` those that wait for a decision. The rest has yet to run.
+    ``earlier`` counts attempts that others followed.
+    """
+
+    name: str
+    planned: int
+    recorded: int
+    failed: tuple[tuple[str, int], ...] = ()
+    left_out: tuple[str, ...] = ()
+    uncertain: tuple[str, ...] = ()
+    earlier: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether every session that is to record has: a failed one may still be run again."""
+        return self.recorded + len(self.left_out) == self.planned
+
+
+def line_standing(name: str, sessions: Sequence[str], state: State) -> LineStanding:
+    """How a line stands; ``sessions`` are its own, in the plan's order."""
+    standings = {session: state.standing(session) for session in sessions}
+    latest = {session: state.latest(session) for session in sessions}
+
+    def of(standing: Standing) -> tuple[str, ...]:
+        return tuple(session for session in sessions if standings[session] == standing)
+
+    return LineStanding(
+        name=name,
+        planned=len(sessions),
+        recorded=len(of("recorded")),
+        failed=tuple(
+            (session, attempt.end.code)
+            for session in of("failed")
+            if (attempt := latest[session]) is not None and attempt.end is not None
+        ),
+        left_out=of("left-out"),
+        uncertain=tuple(
+            session
+            for session in of("unended")
+            if (attempt := latest[session]) is not None and attempt.requests != 0
+        ),
+        earlier=sum(max(0, len(state.sessions.get(session, ())) - 1) for session in sessions),
+    )
+
+
+def assemble(line: LineStanding, sessions: Sequence[Kept]) -> str:
     """One line's transcript: the identity they agree on, every event, prose from the evidence.
 
-    ``at`` is the earliest, ``cost_cents`` the sum. Refusal 19 where the sessions disagree on
-    another member: they are not of one line.
+    ``sessions`` are those that recorded, in the plan's order. ``at`` is the earliest,
+    ``cost_cents`` the sum. It is a draft while the line is not whole, and where it was rehearsed.
+    Refusal 19 where the sessions disagree on another member: they are not of one line.
     """
     identities = [kept.identity for kept in sessions if kept.identity is not None]
     events = [kept.event for kept in sessions if kept.event is not None]
     if len(events) != len(sessions) or not sessions:
         raise Refusal(
-            ExitCode.FAILED, f"{title}: {len(sessions) - len(events)} sessions did not record"
+            ExitCode.FAILED, f"{line.name}: {len(sessions) - len(events)} sessions did not record"
         )
     first = identities[0]
     for kept, identity in zip(sessions, identities, strict=True):
@@ -205,9 +291,78 @@ def assemble(title: str, sessions: Sequence[Kept]) -> str:
         at=min(identity.at for identity in identities),
         cost_cents=sum(identity.cost_cents for identity in identities),
     )
-    front = {"tier": identity.tier, "arm": identity.arm}
-    if identity.model.startswith(REHEARSAL_PREFIX):
+    last = max(each.at for each in identities)
+    evidence = [kept.evidence for kept in sessions]
+    rehearsed = identity.model.startswith(REHEARSAL_PREFIX)
+    number = line.name.partition("-")[0].removeprefix("L")
+    title = f"Run of {identity.at}, {identity.tier} tier, {identity.arm} arm, line {number}"
+    front = {
+        "id": f"RUN-{line.name}-of-{identity.at}",
+        "status": "current" if line.whole and not rehearsed else "draft",
+        "status_since": last,
+        "summary": summary_of(line, identity, evidence),
+        "last_verified": last,
+        "tier": identity.tier,
+        "arm": identity.arm,
+        "title": title,
+    }
+    if rehearsed:
         front["rehearsal"] = "not a measurement"
-    return transcript_markdown(
-        title, front, identity, statements([kept.evidence for kept in sessions]), events
+    prose = (*statements(evidence), line_statement(line))
+    return transcript_markdown(title, front, identity, prose, events)
+
+
+def summary_of(line: LineStanding, identity: Identity, evidence: Sequence[Evidence]) -> str:
+    """One sentence with every count; a session in which something was not counted is told."""
+    outside = [each.counts.outside_paths for each in evidence]
+    web = [each.counts.web_calls for each in evidence]
+    uncounted = line.planned - line.recorded
+    uncounted += sum(None in counted for counted in zip(outside, web, strict=True))
+    foreign = [each.corroboration.foreign for each in evidence if each.corroboration is not None]
+    fetches = sum(fetch.count for each in evidence for fetch in each.egress.fetches)
+    named = sum(len(each) for each in outside if each is not None)
+    counts = (
+        f"{line.recorded} of {line.planned} sessions",
+        f"{identity.cost_cents} cents",
+        f"{sum(each.capped for each in evidence)} stopped at the turn cap",
+        f"{named} paths outside the workspace named",
+        f"{uncounted} sessions uncounted",
+        f"{sum(calls for calls in web if calls is not None)} web-tool calls",
+        f"{fetches} provider fetches refused",
+        f"{sum(map(len, foreign))} foreign answers",
     )
+    return (
+        f"The {identity.arm} arm of the {identity.tier} tier, on {identity.served_version}: "
+        f"{', '.join(counts)}."
+    )
+
+
+def line_statement(line: LineStanding) -> str:
+    """What the line's ledger says of its sessions, those that are no part of the transcript too."""
+    said = [f"{line.recorded} of {_sessions(line.planned)} that were planned recorded."]
+    if line.failed:
+        named = ", ".join(f"`{session}` (exit {code})" for session, code in line.failed)
+        said.append(f"{_sessions(len(line.failed))} failed to record: {named}.")
+    if line.left_out:
+        named = ", ".join(f"`{session}`" for session in line.left_out)
+        said.append(
+            f"{_sessions(len(line.left_out))} had no end and a person left out, with a reason that "
+            f"the ledger holds: {named}."
+        )
+    if line.uncertain:
+        named = ", ".join(f"`{session}`" for session in line.uncertain)
+        said.append(f"{_sessions(len(line.uncertain))} have no end and wait: {named}.")
+    rest = line.planned - line.recorded - len(line.failed) - len(line.left_out)
+    rest -= len(line.uncertain)
+    if rest:
+        said.append(f"{_sessions(rest)} have not run.")
+    if line.recorded < line.planned:
+        said.append("None of these is counted in a sum of this transcript.")
+    if line.earlier:
+        attempts = "1 attempt was" if line.earlier == 1 else f"{line.earlier} attempts were"
+        said.append(f"{attempts} followed by another, which alone is part of this transcript.")
+    return f"**The sessions.** {' '.join(said)}"
+
+
+def _sessions(count: int) -> str:
+    return "1 session" if count == 1 else f"{count} sessions"

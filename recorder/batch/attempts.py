@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from recorder.batch.assembly import refuse_link
-from recorder.evidence.accounting import NOTHING, Account, account_of
+from recorder.evidence.accounting import account_of, account_without_end
 from recorder.evidence.pricing import PriceTable
 from recorder.ledger.chain import digest_of
 from recorder.ledger.entries import SessionEgress
@@ -103,10 +103,7 @@ def refuse_unexplained(sessions: Path, state: State) -> None:
 def egress_of(place: Path, session: str, attempt: int, prices: PriceTable) -> SessionEgress:
     """What the log of an attempt without an end says. ``place`` holds all that is left of it."""
     log = _bytes(place / LOG)
-    account = account_of(log, prices)
-    if account.requests is None and not (place / STARTED).exists():
-        # Written down before the start: without it nothing ran that could have asked for anything.
-        account = Account(0, NOTHING.tokens, NOTHING.estimate, account.whole)
+    account = account_without_end(log, (place / STARTED).exists(), prices)
     return SessionEgress(
         session=session,
         attempt=attempt,

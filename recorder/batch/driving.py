@@ -19,11 +19,11 @@ from requests.exceptions import RequestException
 
 from recorder import __version__
 from recorder.batch.admission import Admission, Priced, Refused, caps_of, no_room
-from recorder.batch.assembly import Kept, assemble, read_session, refuse_link
+from recorder.batch.assembling import ASSEMBLED, assemble_batch, withdraw
+from recorder.batch.assembly import Kept
 from recorder.batch.attempts import refuse_unexplained
 from recorder.batch.batch import (
     Source,
-    expected_of,
     held,
     job_of,
     pin,
@@ -152,10 +152,10 @@ def drive(
                 order.opened(journal)
                 batch = _Batch(spec, lines, slotted, out, source, images, journal, order)
                 ran, standing = batch.run(host)
-                rows, transcripts = _assembled(out, lines, slotted, journal)
+                assembled = assemble_batch(out, journal.state)
                 return Report(
-                    rows,
-                    transcripts,
+                    assembled.rows,
+                    assembled.write(out / ASSEMBLED),
                     ran,
                     journal.state.totals(len(slotted)),
                     money_of(journal.state, pinned.lines),
@@ -218,6 +218,16 @@ class _Batch:
                 if isinstance(refused := admission.peek(each.priced), Refused)
             ]
         elif queued or self.journal.state.stopped is None:
+            # What a transcript says of a line that goes on is about to be wrong.
+            going_on = {each.job.session for each in queued}
+            withdraw(
+                self.out,
+                {
+                    f"L{slot.line}-{laid.line.tier}-{laid.line.arm}"
+                    for slot in self.slotted
+                    if slot.name in going_on and (laid := self.lines[slot.line - 1])
+                },
+            )
             last = self._driver(host, admission, len(queued), prices)
         return admission.started, self._standing(last)
 
@@ -386,32 +396,3 @@ class _Batch:
 def signal_of(interrupt: BaseException) -> str:
     """The name of the signal that an interrupt came of."""
     return signal.Signals(interrupt.number).name if isinstance(interrupt, Interrupt) else "SIGINT"
-
-
-def _assembled(
-    out: Path, lines: Sequence[LaidLine], slotted: Sequence[Slot], journal: Journal
-) -> tuple[tuple[tuple[str, Kept | None], ...], tuple[Path, ...]]:
-    """Every session by its name as its directory holds it, and the transcripts of whole lines."""
-    rows: list[tuple[str, Kept | None]] = []
-    transcripts: list[Path] = []
-    for number, laid in enumerate(lines, start=1):
-        own = sorted(
-            (slot for slot in slotted if slot.line == number),
-            key=lambda slot: (slot.position, slot.repetition),
-        )
-        kept = [
-            read_session(job.directory, expected_of(job))
-            if journal.state.standing(job.session) in ("recorded", "failed")
-            else None
-            for job in (job_of(slot, lines, out) for slot in own)
-        ]
-        rows += zip((slot.name for slot in own), kept, strict=True)
-        whole = [session for session in kept if session is not None and session.event is not None]
-        if len(whole) == len(own):
-            name = f"L{number}-{laid.line.tier}-{laid.line.arm}"
-            path = out / "assembled" / f"{name}.md"
-            refuse_link(path.parent)
-            path.parent.mkdir(mode=0o755, exist_ok=True)
-            write_durable(path, assemble(name, whole).encode())
-            transcripts.append(path)
-    return tuple(rows), tuple(transcripts)

@@ -69,6 +69,15 @@ def account_of(log: bytes | None, prices: PriceTable) -> Account:
     return Account(reading.allowed, tokens, estimate, not reading.faults)
 
 
+def account_without_end(log: bytes | None, started: bool, prices: PriceTable) -> Account:
+    """What an attempt without an end spent. ``started``: the mark that is written before its start
+    is there; without it, and without a log that says more, nothing ran that could have asked."""
+    account = account_of(log, prices)
+    if account.requests is None and not started:
+        return Account(0, NOTHING.tokens, NOTHING.estimate, account.whole)
+    return account
+
+
 def _priced(lines: Iterable[Mapping[str, Any]], prices: PriceTable) -> tuple[Tokens | None, Cost]:
     asked: dict[int, str] = {}
     answers: dict[int, Mapping[str, Any]] = {}

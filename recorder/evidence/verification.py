@@ -12,7 +12,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from importlib import resources
@@ -23,13 +23,14 @@ import msgspec
 
 from recorder import __version__
 from recorder.audit.logs import schema_faults
-from recorder.batch.assembly import Kept, assemble
+from recorder.batch.assembly import Kept, assemble, line_standing
 from recorder.batch.pinned import Pinned, PinnedLine, encode_pinned
 from recorder.batch.schedule import Slot, slots
 from recorder.disciplines.sessions import LOG as VERDICTS_LOG
 from recorder.disciplines.sessions import RECORD as VERDICTS
 from recorder.disciplines.sessions import BatchVerdicts
 from recorder.evidence.document import Evidence
+from recorder.evidence.pricing import shipped_prices
 from recorder.evidence.signing import EnvelopeError, key_id, open_envelope, public_pem, read_public
 from recorder.evidence.signing_keys import Trusted
 from recorder.evidence.statement import (
@@ -42,6 +43,7 @@ from recorder.evidence.statement import (
 )
 from recorder.evidence.verification_fault import Fault
 from recorder.evidence.verification_judged import verify_judged
+from recorder.evidence.verification_ledger import LedgerFiles, verify_ledger
 from recorder.evidence.verification_session import (
     LOG,
     Derived,
@@ -50,6 +52,7 @@ from recorder.evidence.verification_session import (
     verify_session,
 )
 from recorder.ledger.chain import LEDGER
+from recorder.ledger.state import State
 from recorder.plan.reading import MEMBERS, PlanText, read_plan
 from recorder.refusal import ExitCode, Refusal
 from recorder.transcript.checker import check
@@ -68,7 +71,9 @@ UNSIGNED = frozenset({STATEMENT, SIGNER, REPORT, LOCK, VERDICTS, VERDICTS_LOG})
 
 # Texts that sessions changed, each under its digest.
 _BEFORE = re.compile(r"arms/before/(?P<digest>[0-9a-f]{64})")
-_ATTEMPT = re.compile(r"sessions/[^/]+\.attempt-\d+/.+")
+_ATTEMPT = re.compile(
+    r"sessions/(?P<attempt>(?P<session>[^/]+)\.attempt-(?P<number>[0-9]{1,9}))/.+"
+)
 # Fewer sessions than this are done before a second process has started.
 SESSIONS_OF_A_PROCESS = 40
 
@@ -236,8 +241,9 @@ class _Batch:
         if pinned is not None:
             sessions = self._sessions(pinned)
             self._construction(pinned)
-            transcripts = self._transcripts(pinned, sessions)
-            self._strays(pinned)
+            state = self._ledger(sessions, digests)
+            transcripts = self._transcripts(pinned, sessions, state)
+            self._strays(pinned, state)
             if statement is not None:
                 self._predicate(statement)
         self._report()
@@ -438,7 +444,18 @@ class _Batch:
             self.faults += derived.faults
         return {expected.name: each for (expected, _), each in zip(work, found, strict=True)}
 
-    def _transcripts(self, pinned: Pinned, sessions: Mapping[str, Derived]) -> int:
+    def _ledger(self, sessions: Mapping[str, Derived], digests: Mapping[str, str]) -> State:
+        data = self.read(LEDGER)
+        if data is None:
+            self.find(LEDGER, "", "is missing: nothing says what ran")
+            return State()
+        state, faults = verify_ledger(
+            data, LedgerFiles(digests, self.read), sessions, sessions, shipped_prices()
+        )
+        self.faults += faults
+        return state
+
+    def _transcripts(self, pinned: Pinned, sessions: Mapping[str, Derived], state: State) -> int:
         """Every transcript assembled again; how many there are."""
         count = 0
         for number, line in enumerate(pinned.lines, start=1):
@@ -448,21 +465,21 @@ class _Batch:
                 (slot for slot in _slots(pinned) if slot.line == number),
                 key=lambda slot: (slot.position, slot.repetition),
             )
-            whole = all(_recorded(sessions[slot.name]) for slot in own)
+            standing = line_standing(name, [slot.name for slot in own], state)
             data = self.read(path)
             if data is None:
-                if whole:
+                if standing.whole and standing.recorded:
                     self.find(path, "", "is missing, and every session of its line recorded")
                 continue
             count += 1
-            if not whole:
-                self.find(path, "", "is there, and not every session of its line recorded")
-                continue
-            kept = [self._kept(slot.name, sessions[slot.name]) for slot in own]
-            if any(each is None for each in kept):
+            recorded = [slot.name for slot in own if state.standing(slot.name) == "recorded"]
+            kept = [self._kept(session, sessions[session]) for session in recorded]
+            if not recorded:
+                self.find(path, "", "is there, and no session of its line recorded")
+            if not recorded or any(each is None for each in kept):
                 continue
             try:
-                text = assemble(name, [each for each in kept if each is not None])
+                text = assemble(standing, [each for each in kept if each is not None])
             except Refusal as refusal:
                 self.find(path, "", "; ".join(refusal.reasons))
                 continue
@@ -483,7 +500,7 @@ class _Batch:
 
     # What should not be there.
 
-    def _strays(self, pinned: Pinned) -> None:
+    def _strays(self, pinned: Pinned, state: State) -> None:
         planned = {slot.name for slot in _slots(pinned)}
         lines = [line_name(number, line) for number, line in enumerate(pinned.lines, start=1)]
         known = {
@@ -503,12 +520,18 @@ class _Batch:
             before = _BEFORE.fullmatch(name)
             if before is not None and before["digest"] in self.arms:
                 self._text_before(name, before["digest"])
-            elif _ATTEMPT.fullmatch(name):
-                attempts.add(name.split("/")[1])
+            elif (kept := _ATTEMPT.fullmatch(name)) is not None:
+                attempts.add(kept["attempt"])
+                known_attempts = len(state.sessions.get(kept["session"], ()))
+                if not 1 <= int(kept["number"]) <= known_attempts:
+                    self.find(name, "", "is of an attempt that the ledger does not know")
             else:
                 self.find(name, "", "is no file that a recorder writes into a batch")
         for attempt in sorted(attempts):
-            self.notes.append(f"earlier attempt: {attempt} is kept and was not derived again")
+            self.notes.append(
+                f"earlier attempt: {attempt} is kept; its files are held to the ledger, and it was "
+                "not derived again"
+            )
         if LOCK in self.names and self.read(LOCK):
             self.find(LOCK, "", "is not empty")
 
@@ -544,16 +567,12 @@ def _expected(
         line=line,
         manifest=manifest,
         answers=(planned.answers or None) if planned else None,
-        max_turns=plan.max_turns if plan else None,
+        max_turns=line.max_turns or (plan.max_turns if plan else None),
         known=planned is not None,
         rehearsal=pinned.rehearsal is not None,
         session_image=pinned.session_image,
         sidecar_image=pinned.sidecar_image,
     )
-
-
-def _recorded(derived: Derived) -> bool:
-    return derived.evidence is not None and derived.evidence.refusal is None
 
 
 def _each(directory: Path, work: Sequence[tuple[Expected, tuple[str, ...]]]) -> list[Derived]:
@@ -573,7 +592,7 @@ def _one(directory: Path, work: tuple[Expected, tuple[str, ...]]) -> Derived:
     faults = list(derived.faults)
     if LOG in names:
         faults += _log_schema(f"sessions/{expected.name}/{LOG}", _read(place / LOG) or b"")
-    return Derived(derived.evidence, tuple(faults))
+    return replace(derived, faults=tuple(faults))
 
 
 def _log_schema(name: str, data: bytes) -> Iterator[Fault]:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from io import BytesIO
@@ -21,6 +22,7 @@ from msgspec import UNSET
 
 from proxy.egress import read
 from recorder.batch.pinned import PinnedLine
+from recorder.evidence.accounting import Account, account_of
 from recorder.evidence.corroboration import corroborate
 from recorder.evidence.corroboration_record import record_of
 from recorder.evidence.counting import counts_of
@@ -55,6 +57,8 @@ PRODUCED = "produced/"
 NAMES = frozenset({EVIDENCE, RECORD, EVENT, STREAM, LOG, STARTED, ERRORS})
 
 _COPY = re.compile(r"produced/[0-9a-f]{64}")
+# What is kept of a session's containers when its driver ended before it.
+_LEFT = re.compile(r"outcome\.json|leftover-(?:sidecar|session)\.(?:json|error)")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -79,10 +83,15 @@ class Expected:
 
 @dataclass(frozen=True)
 class Derived:
-    """A session that was derived. ``evidence`` is None where none can be read, or none is there."""
+    """A session that was derived. ``evidence`` is None where none can be read, or none is there.
+
+    ``account`` and ``stated`` dollars are what its log and its stream say of its cost.
+    """
 
     evidence: Evidence | None
     faults: tuple[Fault, ...]
+    account: Account | None = None
+    stated: Decimal | None = None
 
 
 def verify_session(
@@ -106,7 +115,8 @@ class _Session:
 
     def verify(self) -> Derived:
         for name in sorted(self.names):
-            if name not in NAMES and not _COPY.fullmatch(name):
+            left = EVIDENCE not in self.names and _LEFT.fullmatch(name)
+            if name not in NAMES and not _COPY.fullmatch(name) and not left:
                 self.find(name, "", "is no file that a recorder writes there")
         self._copies()
         if EVIDENCE not in self.names:
@@ -121,7 +131,12 @@ class _Session:
         self._has(ERRORS, "the session ran")
         observation = observe([self.content(STREAM)])
         self._derive(evidence, observation)
-        return Derived(evidence, tuple(self.faults))
+        return Derived(
+            evidence,
+            tuple(self.faults),
+            account_of(self.content(LOG) if LOG in self.names else None, _prices()),
+            None if observation.result is None else observation.result.cost_dollars,
+        )
 
     def _has(self, name: str, why: str) -> bool:
         if name not in self.names:

@@ -179,7 +179,7 @@ class State:
         self.lines += 1
 
     def _start(self, line: SessionStart) -> None:
-        attempts = self.sessions.setdefault(line.session, [])
+        attempts = self.sessions.get(line.session, [])
         if line.attempt != len(attempts) + 1:
             raise OrderError(
                 f"session:start is of attempt {line.attempt} of {line.session}, after "
@@ -189,6 +189,7 @@ class State:
             raise OrderError(
                 f"session:start of {line.session}, which is {attempts[-1].standing} already"
             )
+        self.sessions[line.session] = attempts
         attempts.append(Attempt(line))
 
     def _attempt(
