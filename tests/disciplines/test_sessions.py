@@ -331,6 +331,17 @@ def test_without_the_baseline_s_text_nothing_that_reads_it_is_judged(batch: Made
     assert unknown.sessions[0].verdicts[0].skip == "no-observation"
 
 
+def test_a_text_that_the_batch_keeps_needs_no_tree_and_is_held_to_its_digest(batch: Made) -> None:
+    batch.session([edit("a", "x", "y")], {"a": b"y"})
+    rule = entry("pre", {"it": [{"op": "source", "of": "pre"}]})
+    kept = batch.out / "arms" / "before" / digest_of(b"x").removeprefix("sha256:")
+    kept.parent.mkdir()
+    kept.write_bytes(b"x")
+    assert events(judged(batch, rule, tree=False)) == [("advised", "a", 1)]
+    kept.write_bytes(b"z")
+    assert events(judged(batch, rule, tree=False)) == [("skipped", "a", 1)]
+
+
 def test_a_tree_that_moved_since_is_no_baseline(batch: Made) -> None:
     batch.session([write("a", "y")], {"a": b"y"})
     (batch.tree / "a").write_text("moved")
