@@ -16,6 +16,7 @@ from recorder import __version__
 from recorder.cli import (
     audit,
     batch,
+    batch_files,
     engine,
     evidence,
     export,
@@ -42,6 +43,7 @@ stream.register(app)
 plan.register(app)
 engine.register(app)
 batch.register(app)
+batch_files.register(batch.batch)
 audit.register(app)
 judge.register(app)
 report.register(app)
