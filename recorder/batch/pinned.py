@@ -22,6 +22,7 @@ class PinnedLine(msgspec.Struct, frozen=True, kw_only=True):
     harness: str
     manifest: str
     check: str | None = None
+    max_turns: int | None = None
     disciplines: str | None = None
     identifiers: str = DEFAULT_CITES_PATTERN
 
