@@ -14,11 +14,12 @@ from pathlib import Path
 
 import msgspec
 
+from proxy.policy import Policy, shipped
 from proxy.policy import load as load_policy
-from proxy.policy import shipped
 from recorder import __version__
 from recorder.batch.assembly import Expected, refuse_link
 from recorder.batch.before import BEFORE
+from recorder.batch.given import Given
 from recorder.batch.line import LaidLine
 from recorder.batch.pinned import SCHEMA, Pinned, PinnedLine, encode_pinned
 from recorder.batch.recording import Job
@@ -139,9 +140,12 @@ def source_of(
     return Source(None, credential)
 
 
-def require_model(model: str | None, where: str) -> None:
-    """Refusal 2 for a model that no request of a session may name, by the policy it runs under."""
-    models = load_policy(shipped("anthropic"), "the policy").models
+def require_model(model: str | None, where: str, policy: Policy | None = None) -> None:
+    """Refusal 2 for a model that no request of a session may name, by the policy it runs under.
+
+    None is the policy that is shipped.
+    """
+    models = (policy or load_policy(shipped("anthropic"), "the policy")).models
     if model is None or model in models or model in MODEL_ALIASES:
         return
     allowed = [*sorted(models.exact), *(f"{prefix}*" for prefix in models.prefixes)]
@@ -238,6 +242,7 @@ def pinned_of(
     order: tuple[Slot, ...],
     source: Source,
     images: Images,
+    given: Given,
 ) -> Pinned:
     """What a batch pins before its first session."""
     return Pinned(
@@ -262,6 +267,7 @@ def pinned_of(
                 harness=laid.line.members.harness,
                 manifest=f"sha256:{hashlib.sha256(laid.manifest_text.encode()).hexdigest()}",
                 check=laid.line.check.identity if laid.line.check is not None else None,
+                max_turns=laid.line.max_turns,
                 disciplines=laid.line.disciplines.digest if laid.line.disciplines else None,
                 identifiers=laid.line.identifiers,
             )
@@ -270,6 +276,9 @@ def pinned_of(
         order=tuple(slot.name for slot in order),
         credentials=source.credentials,
         session_dollars=None if spec.bound is None else str(spec.bound),
+        harness_version=images.harness,
+        policy=given.policy.digest,
+        prices=given.own_prices,
     )
 
 
@@ -284,25 +293,35 @@ def pin(out: Path, pinned: Pinned) -> None:
     except msgspec.MsgspecError as error:
         raise Refusal(ExitCode.CORRUPT, f"{path}: is not a batch's own record: {error}") from error
     moved = [
-        f"{path}: {member} moved since this batch began: use another --out, or put it back"
-        for member in _moved(before, pinned)
+        f"{path}: {member} moved since this batch began{values}: use another --out, or put it back"
+        for member, values in _moved(before, pinned)
     ]
     if moved:
         raise Refusal(ExitCode.MOVED, *moved)
 
 
-def _moved(before: Pinned, now: Pinned) -> Iterator[str]:
-    """The members that differ; of lines each by its number, while there are as many."""
+def _moved(before: Pinned, now: Pinned) -> Iterator[tuple[str, str]]:
+    """The members that differ, each with what it was and is; of lines each by its number, while
+    there are as many."""
     for field in Pinned.__struct_fields__:
         if getattr(before, field) == getattr(now, field):
             continue
         if field != "lines" or len(before.lines) != len(now.lines):
-            yield field
+            yield field, _from_to(getattr(before, field), getattr(now, field))
             continue
         for number, (old, new) in enumerate(zip(before.lines, now.lines, strict=True), start=1):
             for member in PinnedLine.__struct_fields__:
                 if getattr(old, member) != getattr(new, member):
-                    yield f"{member} of line {number} ({new.tier} {new.arm})"
+                    values = _from_to(getattr(old, member), getattr(new, member))
+                    yield f"{member} of line {number} ({new.tier} {new.arm})", values
+
+
+def _from_to(before: object, now: object) -> str:
+    """What a member was and is, where that is a word or a number."""
+    short = all(
+        isinstance(each, str | int | None) and len(str(each)) <= 40 for each in (before, now)
+    )
+    return f" (it was {before}, and is {now})" if short else ""
 
 
 def write_plans(out: Path, lines: Sequence[LaidLine]) -> None:

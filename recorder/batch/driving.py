@@ -39,8 +39,9 @@ from recorder.batch.batch_ledger import (
     billing_of,
 )
 from recorder.batch.engine_host import EngineHost
+from recorder.batch.given import Given, given_of, require_pin
 from recorder.batch.line import LaidLine, lay_lines
-from recorder.batch.money import Money, counted, money_of
+from recorder.batch.money import Money, counted, line_of, money_of
 from recorder.batch.recording import Job, Recorded
 from recorder.batch.resume import Due, Over, due_of, refuse_uncertain
 from recorder.batch.rounds import Round, Rounds, Waits
@@ -51,7 +52,7 @@ from recorder.batch.signals import ending_gently
 from recorder.batch.spec import BatchSpec
 from recorder.batch.standing import Standing, standing_of
 from recorder.batch.starts import Queued
-from recorder.evidence.pricing import PriceTable, shipped_prices
+from recorder.evidence.pricing import PriceTable
 from recorder.ledger.chain import LEDGER, digest_of
 from recorder.ledger.entries import Caps, RunAbort, RunEnd, RunStart, Totals
 from recorder.ledger.journal import Journal, open_journal
@@ -118,7 +119,7 @@ def run_batch(
     order: Order,
 ) -> Report:
     """``drive`` on an engine."""
-    host = EngineHost(docker_host, spec, source, not_enforced, host_skills)
+    host = EngineHost(docker_host, spec, source, not_enforced, host_skills, given_of(spec))
     return drive(spec, corpus, out, source, host, order)
 
 
@@ -130,13 +131,15 @@ def drive(
     ``order.starting`` gets how many sessions are to run, before the first; ``order.ended`` how many
     of how many have ended.
     """
-    require_model(spec.model, "model")
+    given = given_of(spec)
+    require_model(spec.model, "model", given.policy)
     require_outside_corpus(out, corpus, "output directory")
     outside_home(out, "output directory")
     out.mkdir(mode=0o755, parents=True, exist_ok=True)
     refuse_stopped(order.stop_file or out / STOP_FILE)
     with held(out), work_directory() as work:
         lines = lay_lines(spec, corpus, work)
+        require_pin(spec.pin, corpus, lines[0].line.members.tree)
         source.require_answers(probe.id for laid in lines for probe in laid.probes)
         slotted = slots(
             [(laid.line.tier, laid.line.arm, len(laid.probes), laid.repetitions) for laid in lines],
@@ -144,13 +147,14 @@ def drive(
         )
         try:
             images = host.images()
+            refuse_another_harness(spec, images)
             refuse_without_ledger(out)
             with open_journal(out) as journal:
-                pinned = pinned_of(spec, lines, slotted, source, images)
+                pinned = pinned_of(spec, lines, slotted, source, images, given)
                 pin(out, pinned)
                 write_plans(out, lines)
                 order.opened(journal)
-                batch = _Batch(spec, lines, slotted, out, source, images, journal, order)
+                batch = _Batch(spec, lines, slotted, out, source, images, journal, order, given)
                 ran, standing = batch.run(host)
                 assembled = assemble_batch(out, journal.state)
                 return Report(
@@ -170,6 +174,16 @@ def refuse_stopped(path: Path) -> None:
     if path.exists():
         raise Refusal(
             ExitCode.LEFT, f"{path}: is there, so nothing starts: remove it and run again"
+        )
+
+
+def refuse_another_harness(spec: BatchSpec, images: Images) -> None:
+    """Refusal 4 where the session image holds another harness than the batch file names."""
+    if spec.harness is not None and spec.harness != images.harness:
+        raise Refusal(
+            ExitCode.MOVED,
+            f"harness {spec.harness}: the session image holds Claude Code {images.harness}: build "
+            "the images that hold it, or name that one",
         )
 
 
@@ -194,10 +208,11 @@ class _Batch:
     images: Images
     journal: Journal
     order: Order
+    given: Given
 
     def run(self, host: Host) -> tuple[int, Standing]:
         """Run what is due; how many sessions ran, and where the batch stands then."""
-        prices = shipped_prices()
+        prices = self.given.prices
         sessions = self.out / SESSIONS
         refuse_unexplained(sessions, self.journal.state)
         host.collect(
@@ -219,15 +234,9 @@ class _Batch:
             ]
         elif queued or self.journal.state.stopped is None:
             # What a transcript says of a line that goes on is about to be wrong.
-            going_on = {each.job.session for each in queued}
-            withdraw(
-                self.out,
-                {
-                    f"L{slot.line}-{laid.line.tier}-{laid.line.arm}"
-                    for slot in self.slotted
-                    if slot.name in going_on and (laid := self.lines[slot.line - 1])
-                },
-            )
+            going_on = {line_of(each.priced.session) for each in queued}
+            lines = enumerate(self.lines, start=1)
+            withdraw(self.out, {each.name(number) for number, each in lines if number in going_on})
             last = self._driver(host, admission, len(queued), prices)
         return admission.started, self._standing(last)
 

@@ -14,14 +14,16 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
+from recorder.batch.given import require_pin
 from recorder.batch.line import PlanSource, plan_line, read_disciplines
-from recorder.batch.spec import BatchSpec, LineSpec
+from recorder.batch.spec import BatchSpec, LineSpec, with_count
 from recorder.plan.census import take_census
 from recorder.plan.composition import dollars
 from recorder.plan.declaration import Declaration, load_declaration
 from recorder.plan.power import sample_size
 from recorder.plan.run_plan import RunPlan
 from recorder.refusal import ExitCode, Refusal
+from recorder.stream.provider import cents
 from recorder.workspace.arms import lay_arm
 from recorder.workspace.guards import guard_workspace
 from recorder.workspace.leaks import (
@@ -63,6 +65,7 @@ class PricedLine(msgspec.Struct, frozen=True, kw_only=True):
     ceiling_cents: int
     over: bool
     leak_kept: tuple[str, ...]
+    max_turns: int | None
 
     @property
     def kept_alone(self) -> bool:
@@ -80,6 +83,11 @@ class PricedLine(msgspec.Struct, frozen=True, kw_only=True):
             yield (
                 f"{name} {self.sessions} sessions project {dollars(self.cents)} against a "
                 f"declared ceiling of {dollars(self.ceiling_cents)}"
+            )
+        if self.max_turns is None:
+            yield (
+                f"{name} declares no `max_turns`, and no session starts without one: declare it in "
+                "the corpus, or give the batch file one"
             )
         if self.kept_alone:
             yield f"{name} holds leak-kept probes alone, on a line of its own"
@@ -173,6 +181,7 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     cents: int
     max_sessions: int | None
     slices: int | None
+    cap_cents: int | None = None
     power: PowerNeeds | None
     trees: tuple[Tree, ...]
 
@@ -193,6 +202,9 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
             f"total: {self.sessions} sessions, {dollars(self.cents)} against "
             f"{dollars(sum(self.ceilings.values()))}"
         )
+        if self.cap_cents is not None:
+            fits = "within" if self.cents <= self.cap_cents else "above"
+            yield f"cap: {dollars(self.cap_cents)}, and the batch's price is {fits} it"
         if self.slices is not None:
             yield (
                 f"slices: {self.sessions} sessions in {self.slices} slices of at most "
@@ -218,28 +230,33 @@ def dry_run(
     max_sessions: int | None = None,
     repetitions: int | None = None,
     lister: ToolLister | None = None,
+    answered: Callable[[Iterable[str]], None] = lambda _: None,
 ) -> DryRun:
     """Plan, price and lay every line of a batch; ``work`` is where the trees go.
 
-    A plan above its ceiling is priced like any other. Refuses (2) a declaration that cannot be
-    read, (5) what cannot be planned, (11) a plan that refuses for another reason, (8) an arm that
-    is not its delta, disciplines that are wrong and, where ``lister`` asks them, servers without a
-    tool, (4, 6, 9) what the guards of a workspace refuse.
+    A plan above its ceiling is priced like any other. ``answered`` gets every probe that is to
+    run, and refuses what nothing answers. Refuses (4) a corpus that is not the pinned one, (2) a
+    declaration that cannot be read, (5) what cannot be planned, (11) a plan that refuses for
+    another reason, (8) an arm that is not its delta, disciplines that are wrong and, where
+    ``lister`` asks them, servers without a tool, (4, 6, 9) what the guards of a workspace refuse.
     """
     if not corpus.is_dir():
         raise Refusal(ExitCode.PLAN, f"{corpus}: is no directory; `corpus` names the tree")
     declaration = load_declaration(corpus, ExitCode.USAGE)
     read_disciplines(corpus, declaration)
     source = PlanSource(spec.plan_command, spec.lock, spec.seed, take_census(corpus, declaration))
-    planned = [
-        (line, _planned(corpus, _repeated(line, repetitions), source)) for line in spec.lines
-    ]
+    planned: list[tuple[LineSpec, RunPlan]] = []
+    for line in spec.lines:
+        own = with_count(spec, line, planned[0][1].repetitions if planned else None)
+        planned.append((line, _planned(corpus, _repeated(own, repetitions), source)))
+    require_pin(spec.pin, corpus, planned[0][1].members.tree)
+    answered(probe.id for _, plan in planned for probe in plan.probes)
     lines: list[PricedLine] = []
     shares: list[Share] = []
     for number, (line, plan) in enumerate(planned, start=1):
-        own = _shares(number, line, plan, declaration)
-        shares += own
-        lines.append(_priced_line(number, line, plan, own, declaration))
+        found = _shares(number, line, plan, declaration)
+        shares += found
+        lines.append(_priced_line(number, line, plan, found, declaration, spec.max_turns))
     sessions = sum(share.sessions for share in shares)
     return DryRun(
         lines=tuple(lines),
@@ -252,6 +269,7 @@ def dry_run(
         cents=sum(share.cents for share in shares),
         max_sessions=max_sessions,
         slices=None if max_sessions is None else math.ceil(sessions / max_sessions),
+        cap_cents=None if spec.cap is None else cents(spec.cap),
         power=_power(declaration, shares, planned),
         trees=tuple(_trees(planned, corpus, declaration, work, lister)),
     )
@@ -303,6 +321,7 @@ def _priced_line(
     plan: RunPlan,
     shares: Sequence[Share],
     declaration: Declaration,
+    max_turns: int | None,
 ) -> PricedLine:
     tier = declaration.tiers.get(line.tier)
     if tier is None:
@@ -310,7 +329,7 @@ def _priced_line(
             ExitCode.PLAN,
             f"{plan.name}: is of the {line.tier} tier, which the declaration does not carry",
         )
-    cents = sum(share.cents for share in shares)
+    price = sum(share.cents for share in shares)
     return PricedLine(
         number=number,
         tier=line.tier,
@@ -319,10 +338,11 @@ def _priced_line(
         probes=len(plan.probes),
         repetitions=plan.repetitions or 0,
         sessions=sum(share.sessions for share in shares),
-        cents=cents,
+        cents=price,
         ceiling_cents=tier.budget_cents,
-        over=cents > tier.budget_cents,
+        over=price > tier.budget_cents,
         leak_kept=tuple(p.id for p in plan.probes if p.id in declaration.leaks_kept),
+        max_turns=plan.max_turns if max_turns is None else max_turns,
     )
 
 

@@ -42,6 +42,10 @@ class LaidLine:
     def plan_text(self) -> str:
         return self.plan.text
 
+    def name(self, number: int) -> str:
+        """The line as files name it: ``L1-campaign-present``."""
+        return f"L{number}-{self.line.tier}-{self.line.arm}"
+
     @property
     def session_dollars(self) -> Decimal:
         """What a session is held to cost before it ran: its plan's figure, else its tier's."""
@@ -108,7 +112,7 @@ def plan_line(corpus: Path, spec: LineSpec, source: PlanSource) -> RunPlan:
 
 
 def lay_lines(spec: BatchSpec, corpus: Path, work: Path) -> list[LaidLine]:
-    """Every line of a batch, its tree under ``work``."""
+    """Every line of a batch, its tree under ``work``. Refuses (2) a line without a turn cap."""
     laid: list[LaidLine] = []
     for number, line in enumerate(spec.lines, start=1):
         counted = with_count(spec, line, laid[0].repetitions if laid else None)
@@ -120,6 +124,7 @@ def lay_lines(spec: BatchSpec, corpus: Path, work: Path) -> list[LaidLine]:
                 seed=spec.seed,
                 lock=spec.lock,
                 max_turns=spec.max_turns,
+                need_cap=True,
                 plan_command=spec.plan_command,
             )
         )
@@ -134,6 +139,7 @@ def lay_line(
     seed: int = 0,
     lock: str | None = None,
     max_turns: int | None = None,
+    need_cap: bool = False,
     plan_command: str | None = None,
     probe: str | None = None,
 ) -> LaidLine:
@@ -141,7 +147,8 @@ def lay_line(
 
     Refusals: 5 and 11 (the plan), 2 and 8 (the arm), 4, 6, 8 and 9 (the sealed tree, and what
     leaks from its files). The tree must stay until its last session has ended. ``max_turns``
-    overrides the tier's own; ``probe`` is one that the plan has to select (11).
+    overrides the tier's own, and with ``need_cap`` one of them has to be there (2); ``probe`` is
+    one that the plan has to select (11).
     """
     if not corpus.is_dir():
         raise Refusal(ExitCode.PLAN, f"{corpus}: is no directory; --corpus names the tree")
@@ -150,6 +157,12 @@ def lay_line(
     declaration = load_declaration(corpus, ExitCode.INSTRUMENT)
     plan = plan_line(corpus, spec, PlanSource(plan_command, lock, seed))
     plan.require_start()
+    if need_cap and max_turns is None and plan.max_turns is None:
+        raise Refusal(
+            ExitCode.USAGE,
+            f"{plan.name}: declares no `max_turns`, so nothing would end a session that goes on "
+            "and on: declare it in the corpus, or give the batch file one",
+        )
     if probe is not None:
         plan.task(probe)
     repetitions = plan.repetitions or spec.repetitions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from recorder.evidence.pricing import PriceTable
 from recorder.transform.cites import DEFAULT_CITES_PATTERN
 
 SCHEMA = "recorder.batch/1"
@@ -28,7 +29,11 @@ class PinnedLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
-    """batch.json: what a resumed batch must find unmoved. Images by the engine's own id."""
+    """batch.json: what a resumed batch must find unmoved. Images by the engine's own id.
+
+    ``policy`` is a digest. ``prices`` is the table of a batch that named one, None for the one that
+    is shipped: whoever verifies the batch prices by it.
+    """
 
     schema: str
     recorder: str
@@ -41,6 +46,9 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
     order: tuple[str, ...]
     credentials: str
     session_dollars: str | None
+    harness_version: str | None = None
+    policy: str | None = None
+    prices: PriceTable | None = None
 
 
 def encode_pinned(pinned: Pinned) -> bytes:

@@ -52,7 +52,7 @@ from recorder.evidence.document import (
     masked,
 )
 from recorder.evidence.egress import EgressSummary, phrase, summarise
-from recorder.evidence.pricing import rates_as_text, shipped_prices
+from recorder.evidence.pricing import PriceTable, rates_as_text, shipped_prices
 from recorder.evidence.prose import statements
 from recorder.plan.composition import IdentityMembers
 from recorder.refusal import ExitCode, Refusal
@@ -106,8 +106,9 @@ LOG_LINES_LIMIT = 1 << 20
 class Setting:
     """What every session of a driver shares. ``credential_of`` gives a session its credential.
 
-    ``dollars`` is each session's bound, which its sidecar holds it to; None: no bound. ``batch`` is
-    what the containers of one batch have in their label; empty for a session of none.
+    ``dollars`` is each session's bound, which its sidecar holds it to; None: no bound. ``policy``
+    and ``prices`` are None for those that are shipped. ``batch`` is what the containers of one
+    batch have in their label; empty for a session of none.
     """
 
     session_image: str
@@ -121,6 +122,8 @@ class Setting:
     not_enforced: tuple[str, ...] = ()
     disk_floor: int = 1 << 30
     dollars: Decimal | None = None
+    policy: str | None = None
+    prices: PriceTable | None = None
     batch: str = ""
 
 
@@ -246,7 +249,8 @@ def open_session(engine: Engine, job: Job, setting: Setting) -> Session:
         timeout=setting.timeout,
         disk_floor=setting.disk_floor,
         dollars=setting.dollars,
-        prices=rates_as_text(shipped_prices()),
+        policy=setting.policy,
+        prices=rates_as_text(setting.prices or shipped_prices()),
     )
     session = Session(engine, order)
     try:
@@ -279,7 +283,7 @@ def record(
         session.remove()
     observation = observe(_chunks(job.directory / "raw.jsonl"))
     egress = _egress(job.directory / "egress.jsonl")
-    corroboration = _corroboration(job, egress)
+    corroboration = _corroboration(job, egress, setting.prices)
     changes = compare(job.line.manifest, reading) if reading is not None else None
     if changes is not None and job.before is not None:
         keep_texts(job.line.tree, job.line.manifest, changes.changed, job.before)
@@ -575,7 +579,9 @@ def _egress(path: Path) -> EgressSummary | None:
         return None
 
 
-def _corroboration(job: Job, egress: EgressSummary | None) -> CorroborationRecord | None:
+def _corroboration(
+    job: Job, egress: EgressSummary | None, prices: PriceTable | None
+) -> CorroborationRecord | None:
     """The join with the egress log; None for a log that is refused for itself."""
     if egress is None or egress.faults:
         return None
@@ -583,7 +589,7 @@ def _corroboration(job: Job, egress: EgressSummary | None) -> CorroborationRecor
         (job.directory / "raw.jsonl").open("rb") as raw,
         (job.directory / "egress.jsonl").open("rb") as log,
     ):
-        return record_of(corroborate(raw, log, task=job.task, session=job.session))
+        return record_of(corroborate(raw, log, task=job.task, session=job.session, prices=prices))
 
 
 def _document_digests(

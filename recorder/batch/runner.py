@@ -39,10 +39,11 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Images:
-    """What sessions and sidecars run in, by the engine's own ids."""
+    """What sessions and sidecars run in, by the engine's own ids, and the harness's version."""
 
     session: str
     sidecar: str
+    harness: str = ""
 
 
 class Host(Protocol):

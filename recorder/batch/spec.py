@@ -65,8 +65,9 @@ class LineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class BatchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A batch; ``spec.schema.json`` says what each member is for.
 
-    Paths are relative to the file's own directory. ``credentials`` is how sessions hold the host's;
-    None: the first that it has.
+    Paths are relative to the file's own directory as they are written; ``read_spec`` gives those of
+    plans, the policy and the prices as the working directory sees them. ``credentials`` is how
+    sessions hold the host's; None: the first that it has.
     """
 
     corpus: str
@@ -143,7 +144,12 @@ def read_spec(path: Path) -> BatchSpec:
     spec, faults = parse_spec(text)
     if spec is None:
         raise Refusal(ExitCode.USAGE, *(f"{path}:{fault}" for fault in faults))
-    return structs.replace(spec, lines=tuple(_placed(path, line) for line in spec.lines))
+    return structs.replace(
+        spec,
+        lines=tuple(structs.replace(line, plan=_placed(path, line.plan)) for line in spec.lines),
+        policy=_placed(path, spec.policy),
+        prices=_placed(path, spec.prices),
+    )
 
 
 def parse_spec(text: str) -> tuple[BatchSpec | None, tuple[str, ...]]:
@@ -367,6 +373,6 @@ def _across(document: Any) -> Iterator[tuple[Where, str]]:
         yield ("session_dollars",), "session_dollars stands here and under caps: leave one out"
 
 
-def _placed(path: Path, line: LineSpec) -> LineSpec:
-    """The line with its plan's path as the working directory sees it."""
-    return line if line.plan is None else structs.replace(line, plan=str(path.parent / line.plan))
+def _placed(spec: Path, written: str | None) -> str | None:
+    """A file beside the batch file as the working directory sees it."""
+    return None if written is None else str(spec.parent / written)

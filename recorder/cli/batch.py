@@ -14,11 +14,12 @@ import typer
 from msgspec import structs
 from rich.console import Console
 
-from recorder.batch.batch import Source, source_of
+from recorder.batch.batch import Source, require_model, source_of
 from recorder.batch.batch_ledger import HEARTBEAT_SECONDS
 from recorder.batch.canary import accept_canary
 from recorder.batch.driving import Order, run_batch
 from recorder.batch.dry_run import dry_run
+from recorder.batch.given import given_of
 from recorder.batch.progress import Progress, picture, standard_error
 from recorder.batch.rounds import Waits
 from recorder.batch.spec import BatchSpec, read_spec
@@ -166,14 +167,18 @@ def run(
         raise Refusal(report.standing.code, *report.standing.reasons)
 
 
+def _script(read: BatchSpec, beside: Path, rehearse: Path | None) -> Path | None:
+    if rehearse is not None or read.rehearse is None:
+        return rehearse
+    return beside / read.rehearse
+
+
 def _source(read: BatchSpec, beside: Path, rehearse: Path | None, *, wait: bool) -> Source:
     """Where a batch's answers come from: the script that was named, else the host's credential.
 
     With ``wait`` a credential that is about to expire is waited for, and does not refuse the batch.
     """
-    script = rehearse
-    if script is None and read.rehearse is not None:
-        script = beside / read.rehearse
+    script = _script(read, beside, rehearse)
     if script is not None:
         return source_of(script, None, read.credentials)
     source = source_of(None, credential_of_host(read.credentials))
@@ -239,16 +244,22 @@ def plan(
         int | None,
         typer.Option(parser=positive, metavar="N", help="Price every line with this many."),
     ] = None,
+    rehearse: Annotated[
+        Path | None, typer.Option(help="A script that would answer instead of the provider.")
+    ] = None,
     tools: Annotated[
         bool, typer.Option("--tools", help="Ask MCP servers for their tools, in containers.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Say what a batch would run, cost and leak; nothing is spent.
+    """Say what a batch would run, cost and leak, and what is wrong with it; nothing is spent.
 
     No engine is asked, unless --tools has it list what the MCP servers of each tree say.
     """
     read = read_spec(spec)
+    require_model(read.model, "model", given_of(read).policy)
+    script = _script(read, spec.parent, rehearse)
+    source = None if script is None else source_of(script, None, read.credentials)
     with work_directory() as work:
         report = dry_run(
             read,
@@ -257,6 +268,7 @@ def plan(
             max_sessions=max_sessions,
             repetitions=repetitions,
             lister=listed_on_an_engine if tools else None,
+            answered=source.require_answers if source is not None else lambda _: None,
         )
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())

@@ -64,10 +64,11 @@ STATEMENT = "evidence/statement.json"
 SIGNER = "evidence/signer.pub"
 REPORT = "report.html"
 LOCK = "batch.lock"
+STOP = "stop"
 
 # Files that no statement names: itself and its key; the lock, which is empty; a picture of it all;
 # verdicts over it, which are judged again.
-UNSIGNED = frozenset({STATEMENT, SIGNER, REPORT, LOCK, VERDICTS, VERDICTS_LOG})
+UNSIGNED = frozenset({STATEMENT, SIGNER, REPORT, LOCK, STOP, VERDICTS, VERDICTS_LOG})
 
 # Texts that sessions changed, each under its digest.
 _BEFORE = re.compile(r"arms/before/(?P<digest>[0-9a-f]{64})")
@@ -241,7 +242,7 @@ class _Batch:
         if pinned is not None:
             sessions = self._sessions(pinned)
             self._construction(pinned)
-            state = self._ledger(sessions, digests)
+            state = self._ledger(pinned, sessions, digests)
             transcripts = self._transcripts(pinned, sessions, state)
             self._strays(pinned, state)
             if statement is not None:
@@ -444,13 +445,19 @@ class _Batch:
             self.faults += derived.faults
         return {expected.name: each for (expected, _), each in zip(work, found, strict=True)}
 
-    def _ledger(self, sessions: Mapping[str, Derived], digests: Mapping[str, str]) -> State:
+    def _ledger(
+        self, pinned: Pinned, sessions: Mapping[str, Derived], digests: Mapping[str, str]
+    ) -> State:
         data = self.read(LEDGER)
         if data is None:
             self.find(LEDGER, "", "is missing: nothing says what ran")
             return State()
         state, faults = verify_ledger(
-            data, LedgerFiles(digests, self.read), sessions, sessions, shipped_prices()
+            data,
+            LedgerFiles(digests, self.read),
+            sessions,
+            sessions,
+            pinned.prices or shipped_prices(),
         )
         self.faults += faults
         return state
@@ -572,6 +579,7 @@ def _expected(
         rehearsal=pinned.rehearsal is not None,
         session_image=pinned.session_image,
         sidecar_image=pinned.sidecar_image,
+        prices=pinned.prices,
     )
 
 

@@ -64,7 +64,8 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Expected:
-    """What the batch says of a session. ``answers`` is None for a probe without a closed set.
+    """What the batch says of a session. ``answers`` is None for a probe without a closed set,
+    ``prices`` for the table that is shipped.
 
     ``known``: False where no plan of the line can be read, and then answers are as recorded.
     """
@@ -79,6 +80,7 @@ class Expected:
     rehearsal: bool
     session_image: str
     sidecar_image: str
+    prices: PriceTable | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class _Session:
         self, expected: Expected, names: frozenset[str], content: Callable[[str], bytes]
     ) -> None:
         self.expected = expected
+        self.prices = expected.prices or _prices()
         self.names = names
         self.content = content
         self.faults: list[Fault] = []
@@ -134,7 +137,7 @@ class _Session:
         return Derived(
             evidence,
             tuple(self.faults),
-            account_of(self.content(LOG) if LOG in self.names else None, _prices()),
+            account_of(self.content(LOG) if LOG in self.names else None, self.prices),
             None if observation.result is None else observation.result.cost_dollars,
         )
 
@@ -228,7 +231,7 @@ class _Session:
                 log.splitlines(keepends=True),
                 task=task,
                 session=self.expected.name,
-                prices=_prices(),
+                prices=self.prices,
             )
         except Refusal as refusal:
             self.find(LOG, "", "; ".join(refusal.reasons))

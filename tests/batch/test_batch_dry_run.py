@@ -447,7 +447,7 @@ def test_a_leak_ends_with_nine_after_everything_is_said_p18(
     (corpus / "CLAUDE.md").write_text("a secret of s0\n")
     batch = tmp_path / "batch.yaml"
     batch.write_text(
-        "corpus: corpus\nmodel: m\nlines:\n"
+        "corpus: corpus\nmodel: claude-sonnet-4-5\nlines:\n"
         "  - {tier: campaign, arm: present, category: sufficiency, repetitions: 1}\n"
     )
     code, out, err = run(monkeypatch, capsys, batch)
