@@ -277,8 +277,8 @@ def work_directory() -> Iterator[Path]:
     base = Path(tempfile.gettempdir())
     for other in base.glob(f"{WORK_PREFIX}*"):
         identity = other.name.removeprefix(WORK_PREFIX).rpartition(".")[0]
-        own = not other.is_symlink() and other.stat().st_uid == os.geteuid()
-        if own and driver_lives(identity) is False:
+        # Another driver may have removed it since it was listed: then it is none of ours either.
+        if _is_own_directory(other) and driver_lives(identity) is False:
             # Another driver may be removing it too; what stays is the next one's to remove.
             shutil.rmtree(other, ignore_errors=True)
     prefix = f"{WORK_PREFIX}{driver_identity()}."
