@@ -13,11 +13,14 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+from recorder.report.comparison import comparison_view
 from recorder.report.libraries import read_libraries
-from recorder.report.page import fitted_page
+from recorder.report.page import comparison_page, fitted_page
 from recorder.report.reading import read_batch
+from recorder.report.sides import read_side
 from tests.report.conftest import Scheme, opened, started_browser
 
+ARMS = {"A": "present", "B": "absent"}
 SESSION = "L1-campaign-present-p1-r1"
 
 
@@ -30,6 +33,7 @@ class Picture:
     scheme: Scheme
 
 
+COMPARED = Picture("report-compared", "", 1200, 900, "light")
 PICTURES = (
     Picture("report-desktop", "#/", 1200, 900, "light"),
     Picture("report-dark", f"#/session/{SESSION}", 1200, 900, "dark"),
@@ -43,9 +47,12 @@ def main(batch: Path, out: Path) -> int:
         report = Path(work, "report.html")
         report.write_text(fitted_page(read_batch(batch), read_libraries()))
         browser = started_browser(playwright, shutil.which("chromium") or "chromium")
-        for picture in PICTURES:
+        compared = Path(work, "comparison.html")
+        sides = [read_side(f"{batch}:{arm}", label) for label, arm in ARMS.items()]
+        compared.write_text(comparison_page(comparison_view(*sides), read_libraries()))
+        for picture, file in [*((each, report) for each in PICTURES), (COMPARED, compared)]:
             with opened(
-                browser, report, picture.address, width=picture.width, scheme=picture.scheme
+                browser, file, picture.address, width=picture.width, scheme=picture.scheme
             ) as page:
                 page.set_viewport_size({"width": picture.width, "height": picture.height})
                 page.wait_for_timeout(300)
