@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jsonschema import Draft202012Validator
 
+from recorder.evidence import package
 from recorder.evidence.package import package_digest
 from recorder.evidence.signing import open_envelope
 from recorder.evidence.statement import PREDICATE_TYPE, STATEMENT_TYPE, Statement
@@ -32,6 +34,15 @@ def test_the_schema_has_the_members_that_a_statement_has() -> None:
     own = {**made.pop("Statement"), "$defs": made}
     assert members(predicate_schema()) == members(own)
     Draft202012Validator.check_schema(predicate_schema())
+
+
+def test_the_digest_of_the_recorders_files_is_made_again_with_public_tools(project: Path) -> None:
+    assert package.__doc__ is not None
+    command = " ".join(package.__doc__.partition("::")[2].split())
+    ended = subprocess.run(
+        ["bash", "-euc", command], cwd=project, capture_output=True, text=True, check=True
+    )
+    assert package_digest() == f"sha256:{ended.stdout.split()[0]}"
 
 
 @pytest.mark.engine
