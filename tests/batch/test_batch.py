@@ -329,17 +329,30 @@ def test_the_transform_makes_the_same_event_from_what_was_kept(
         assert made.out.encode() == path.read_bytes()
 
 
-def test_a_session_that_fails_is_listed_and_not_run_again(tmp_path: Path) -> None:
-    script = tmp_path / "script.yaml"
+def failing(directory: Path, status: str, *exclude: str) -> Path:
+    """A batch of the real harness whose provider answers every request with one error."""
+    script = directory / "script.yaml"
     script.write_text(
-        "default: [{failures: [{status: credit, times: always}], content: [{text: never}]}]"
+        f"default: [{{failures: [{{status: {status}, times: always}}], content: [{{text: x}}]}}]"
     )
-    line = {
-        "tier": "regression",
-        "arm": "present",
-        "exclude": ["PROBE-EX-outside", "PROBE-EX-report"],
-    }
-    spec, out = batch_file(tmp_path, rehearse=str(script), lines=[line]), tmp_path / "out"
+    line = {"tier": "regression", "arm": "present", "exclude": list(exclude)}
+    return batch_file(directory, rehearse=str(script), lines=[line], parallel=1)
+
+
+def test_an_account_without_credit_halts_a_batch_after_one_session_o22(tmp_path: Path) -> None:
+    spec, out = failing(tmp_path, "credit"), tmp_path / "out"
+    ran = recorder("batch", "run", spec, "--out", out, "--wait")
+    assert ran.code == 15, ran.err
+    assert "recorder: halted, credit (session L1-regression-present-" in ran.err
+    assert len(list((out / "sessions").glob("*/raw.jsonl"))) == 1
+    status = recorder("batch", "status", out, "--json")
+    assert json.loads(status.out)["halts"] == ["credit"]
+    assert json.loads(status.out)["code"] == 15
+
+
+def test_a_session_that_fails_is_listed_and_not_run_again(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    spec = failing(tmp_path, '"400"', "PROBE-EX-outside", "PROBE-EX-report")
     ran = recorder("batch", "run", spec, "--out", out)
     assert ran.code == 17
     name = "L1-regression-present-p1-r1"
