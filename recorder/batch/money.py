@@ -39,11 +39,11 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     billing: Mapping[str, int]
 
     def said(self) -> str:
-        """`$1.20 in 3 sessions (1 of 4 attempts of unknown cost)`."""
-        counted = f"${self.usd:.2f} in {self.sessions} sessions"
+        """`$1.2000 in 3 sessions (1 of 4 attempts of unknown cost)`."""
+        counted = f"${self.usd:.4f} in {self.sessions} sessions"
         parts = []
         if self.estimated_usd:
-            parts.append(f"${self.estimated_usd:.2f} of it by the price table")
+            parts.append(f"${self.estimated_usd:.4f} of it by the price table")
         if self.unknown_calls:
             parts.append(f"{self.unknown_calls} of {self.attempts} attempts of unknown cost")
         return counted + (f" ({', '.join(parts)})" if parts else "")

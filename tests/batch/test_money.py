@@ -104,7 +104,7 @@ def test_a_sum_says_what_is_not_known() -> None:
     )
     money = money_of(state, LINES)
     assert money.batch.said() == (
-        "$1.50 in 2 sessions ($0.30 of it by the price table, 1 of 3 attempts of unknown cost)"
+        "$1.5000 in 2 sessions ($0.3000 of it by the price table, 1 of 3 attempts of unknown cost)"
     )
     assert money.batch.unknown_models == ("claude-x",)
     assert money.batch.billing == {"api": 1, "subscription": 2}
@@ -113,7 +113,7 @@ def test_a_sum_says_what_is_not_known() -> None:
         ("campaign absent", "0.30"),
         ("regression present", "0"),
     ]
-    assert [line.said() for line in money.lines][2] == "$0.00 in 0 sessions"
+    assert [line.said() for line in money.lines][2] == "$0.0000 in 0 sessions"
 
 
 def test_against_a_cap_an_unknown_cost_is_what_was_held() -> None:
