@@ -6,10 +6,10 @@ moving aside and the next start a driver can end, so the latest may lie aside to
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 
 from recorder.batch.assembly import refuse_link
@@ -116,28 +116,29 @@ def egress_of(place: Path, session: str, attempt: int, prices: PriceTable) -> Se
 
 
 def durable_files(directory: Path) -> dict[str, str]:
-    """Every file below a directory by its relative name, with its digest; all of it is on disk.
+    """Every file below a session's directory by its relative name, with its digest; all on disk.
 
-    A link and what is no plain file are left out: a driver makes none.
+    Whoever wrote a file of the directory itself put it on disk, and evidence.json last of all; the
+    copies below are put there here. A link and what is no plain file are left out: a driver makes
+    none.
     """
-    return dict(sorted(_durable(directory, "")))
+    return dict(sorted(_digests(directory, "")))
 
 
-def _durable(directory: Path, prefix: str) -> Iterator[tuple[str, str]]:
+def _digests(directory: Path, prefix: str) -> Iterator[tuple[str, str]]:
     for entry in os.scandir(directory):
         mode = entry.stat(follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode):
-            yield from _durable(Path(entry.path), f"{prefix}{entry.name}/")
+            yield from _digests(Path(entry.path), f"{prefix}{entry.name}/")
         elif stat.S_ISREG(mode):
             descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as file:
-                whole = sha256()
-                while chunk := file.read(1 << 20):
-                    whole.update(chunk)
-                # The copies of produced files are not synced where they are written.
-                os.fsync(descriptor)
-            yield f"{prefix}{entry.name}", f"sha256:{whole.hexdigest()}"
-    sync_directory(directory)
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                if prefix:
+                    os.fsync(descriptor)
+            yield f"{prefix}{entry.name}", f"sha256:{digest}"
+    if prefix:
+        sync_directory(directory)
 
 
 def sync_directory(directory: Path) -> None:
