@@ -53,7 +53,9 @@ def standing_of(
         "again"
     )
     if last.halt is not None:
-        return Standing(ExitCode.LEFT, (f"halted, {last.halt.said()}", rest))
+        # A disk that is full has one code, whoever finds it.
+        code = ExitCode.CAP if last.halt.rule.name == "disk" else ExitCode.LEFT
+        return Standing(code, (f"halted, {last.halt.said()}", rest))
     if canary and not set(canary) & set(due):
         return Standing(ExitCode.LEFT, (_canary(canary, out),))
     refused = {priced.session: refusal.said(priced) for priced, refusal in last.refused}

@@ -1,0 +1,119 @@
+"""The verbs ``batch …`` as they are typed: what is refused before any engine is asked."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.batch.null_host import Batch, spec_of
+from tests.cli.test_refusals import Run, out, refused, run
+from tests.recording.rig import EXAMPLES
+
+__all__ = ["out", "run"]
+
+SPEC = EXAMPLES / "batch.yaml"
+
+
+@pytest.mark.parametrize("option", ["--max-sessions", "--canary"])
+@pytest.mark.parametrize("written", ["0", "010", "-1", "abc", "1.5"])
+def test_a_count_that_is_none_is_usage_o03(run: Run, out: Path, option: str, written: str) -> None:
+    ran = run("batch", "run", SPEC, "--out", out, f"{option}={written}")
+    assert ran.code == 2
+    assert "Traceback" not in ran.err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("written", ["0", "-1", "nan", "inf", "ten"])
+def test_a_cap_that_is_none_is_usage_q01(run: Run, out: Path, written: str) -> None:
+    ran = run("batch", "run", SPEC, "--out", out, f"--cap-dollars={written}")
+    assert ran.code == 2
+    assert not out.exists()
+
+
+def test_a_stop_file_refuses_a_batch_before_an_engine_is_asked_q25(run: Run, out: Path) -> None:
+    out.mkdir()
+    (out / "stop").touch()
+    refused(run("batch", "run", SPEC, "--out", out), 15, f"{out}/stop", "remove it")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Iterator[Path]:
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    return tmp_path / "examples" / "batch.yaml"
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("old", "new", "code", "says"),
+    [
+        ("model: claude-sonnet-4-5", "model: gpt-6", 2, "the policy lets no such model"),
+        ("rehearse: rehearsal.yaml", "rehearse: none.yaml", 2, "none.yaml"),
+        ("parallel: 2", f"parallel: 2\npin: sha256:{'0' * 64}", 4, "its tree is sha256:"),
+        ("parallel: 2", "parallel: 2\nprices: none.yaml", 2, "name a price table"),
+        ("parallel: 2", "parallel: 2\npolicy: none.yaml", 2, "name an egress policy"),
+    ],
+)
+def test_what_run_refuses_plan_finds(
+    run: Run, out: Path, spec: Path, verb: str, old: str, new: str, code: int, says: str
+) -> None:
+    text = spec.read_text()
+    assert old in text
+    spec.write_text(text.replace(old, new))
+    words = ("batch", verb, spec, *(("--out", out) if verb == "run" else ()))
+    refused(run(*words), code, says)
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_a_script_that_answers_nothing_to_a_probe_is_found(
+    run: Run, out: Path, spec: Path, verb: str
+) -> None:
+    script = spec.with_name("short.yaml")
+    script.write_text("PROBE-EX-units: [{content: [{text: bytes}]}]\n")
+    words = ("batch", verb, spec, "--rehearse", script)
+    words = (*words, *(("--out", out) if verb == "run" else ()))
+    refused(run(*words), 2, "short.yaml: answers nothing to PROBE-EX-")
+
+
+def test_plan_says_a_batch_s_cap(run: Run, spec: Path) -> None:
+    spec.write_text(spec.read_text() + "\ncaps: {batch_dollars: 2}\n")
+    ran = run("batch", "plan", spec)
+    assert ran.code == 0, ran.err
+    assert "cap: $2.00, and the batch's price is above it" in ran.out
+
+
+@pytest.mark.parametrize("verb", ["status", "accept"])
+def test_a_directory_without_a_ledger_is_no_batch(run: Run, tmp_path: Path, verb: str) -> None:
+    refused(run("batch", verb, tmp_path), 2, "holds no ledger.jsonl")
+
+
+@pytest.fixture
+def batch(tmp_path: Path) -> Batch:
+    shutil.copytree(EXAMPLES / "corpus", tmp_path / "corpus")
+    return Batch(tmp_path / "corpus", tmp_path / "out", spec_of(tmp_path / "corpus"))
+
+
+def test_status_is_told_from_the_ledger_alone_and_writes_nothing(run: Run, batch: Batch) -> None:
+    batch.run(max_sessions=2)
+    before = {path: path.stat().st_mtime_ns for path in batch.out.rglob("*")}
+    ran = run("batch", "status", batch.out, "--watch")
+    assert ran.code == 0
+    assert ran.out.splitlines()[0] == "ended: 2 of 3 sessions over, 2 recorded"
+    told = json.loads(run("batch", "status", batch.out, "--json").out)
+    assert (told["recorded"], told["remaining"], told["code"]) == (2, 1, 15)
+    assert told["totals"]["usd"] == "0.500000"
+    assert {path: path.stat().st_mtime_ns for path in batch.out.rglob("*")} == before
+
+
+def test_a_canary_is_accepted_with_a_reason(run: Run, batch: Batch) -> None:
+    batch.run(canary=1)
+    ran = run("batch", "accept", batch.out, "--reason", "it reads what it should")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("accepted: L1-campaign-present-")
+    last = json.loads((batch.out / "ledger.jsonl").read_text().splitlines()[-1])
+    assert (last["kind"], last["reason"]) == ("batch:accept", "it reads what it should")
+    refused(run("batch", "accept", batch.out), 2, "accepted already")
+    assert batch.run().standing.code == 0
