@@ -112,10 +112,12 @@ def test_another_user_finds_what_was_changed(
     elsewhere: Path, tmp_path: Path, signing_key: Ed25519PrivateKey
 ) -> None:
     path = elsewhere / "sessions" / "L1-campaign-present-p1-r1" / "stderr.log"
-    path.write_bytes(path.read_bytes() + b"\n")
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"\n")
     ran = verified_by_nobody(elsewhere, tmp_path)
     assert ran.returncode == 19
     assert "stderr.log" in ran.stderr
+    path.write_bytes(whole)
     for name in (STATEMENT, SIGNER):
         (elsewhere / name).unlink()
     ran = verified_by_nobody(elsewhere, tmp_path)
