@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from proxy.egress import read
 from recorder.batch.assembly import Expected, read_session
 from recorder.batch.schedule import slots
 from recorder.engine.client import open_engine
 from recorder.engine.connect import docker_host
-from recorder.ledger.chain import digest_of
+from recorder.ledger.chain import digest_of, ledger_schema
+from recorder.ledger.entries import RunAbort
 from recorder.ledger.journal import read_state
 from recorder.refusal import Refusal
 from recorder.session.leftovers import DRIVER_LABEL
@@ -156,6 +158,27 @@ def test_what_the_killed_driver_had_begun_is_kept_aside(resumed: Resumed) -> Non
         assert requests is not None
         assert attempts[0].egress.sha256 == digest_of((aside / "egress.jsonl").read_bytes())
         assert attempts[0].end is None
+
+
+def test_a_batch_that_went_on_verifies_with_its_earlier_attempts(resumed: Resumed) -> None:
+    ran = recorder("verify", resumed.out)
+    assert ran.code == 0, ran.err
+    for name in resumed.killed:
+        assert f"earlier attempt: {name}.attempt-1 is kept; its files are held" in ran.out
+
+
+def test_the_ledger_of_a_batch_that_went_on_is_of_its_schema(resumed: Resumed) -> None:
+    validator = Draft202012Validator(ledger_schema())
+    lines = [json.loads(line) for line in (resumed.out / "ledger.jsonl").read_bytes().splitlines()]
+    for line in lines:
+        assert list(validator.iter_errors(line)) == []
+    kinds = [line["kind"] for line in lines]
+    # The killed driver came to no end, and what its sessions' logs said stands before the next's.
+    assert kinds.count("run:start") == 2
+    assert kinds.count("run:end") == 1
+    second = len(kinds) - 1 - kinds[::-1].index("run:start")
+    told = {line["session"] for line in lines[:second] if line["kind"] == "session:egress"}
+    assert told >= resumed.killed
 
 
 def test_a_batch_that_is_whole_is_not_run_again(resumed: Resumed) -> None:
@@ -406,6 +429,10 @@ def test_a_batch_told_to_end_kills_every_session_and_keeps_what_they_left(tmp_pa
                 60,
             )
             process.send_signal(signal.SIGTERM)
+            assert process.stderr is not None
+            while b"no more sessions start" not in process.stderr.readline():
+                assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
             _, said = process.communicate(timeout=30)
         assert process.returncode == 128 + signal.SIGTERM
         assert said.decode().splitlines()[-1].startswith("recorder: interrupted by SIGTERM")
@@ -417,3 +444,8 @@ def test_a_batch_told_to_end_kills_every_session_and_keeps_what_they_left(tmp_pa
         assert log.faults == ()
         assert not (directory / "evidence.json").exists()
     assert len(list(sessions.iterdir())) == 2
+    state = read_state(out)
+    assert isinstance(state.stopped, RunAbort)
+    assert state.stopped.signal == "SIGTERM"
+    # Each had asked the provider once, and waited: what the logs say is in the ledger already.
+    assert [attempt.requests for attempt in state.unended()] == [1, 1]

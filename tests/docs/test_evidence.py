@@ -20,7 +20,7 @@ __all__ = ["copy", "signed", "signing_key"]
 pytestmark = pytest.mark.engine
 
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-SIGNATURE, KEY, FILES, LOGS, RUN, CALL = range(6)
+SIGNATURE, KEY, FILES, LOGS, LEDGER, RUN, CALL = range(7)
 
 
 def ran(project: Path, number: int, batch: Path) -> subprocess.CompletedProcess[str]:
@@ -36,12 +36,12 @@ def ran(project: Path, number: int, batch: Path) -> subprocess.CompletedProcess[
 
 
 def test_every_command_says_that_an_untouched_batch_is_whole(project: Path, signed: Path) -> None:
-    said = [ran(project, number, signed) for number in range(6)]
-    assert [(each.returncode, each.stderr) for each in said] == [(0, "")] * 6
+    said = [ran(project, number, signed) for number in range(7)]
+    assert [(each.returncode, each.stderr) for each in said] == [(0, "")] * 7
     assert "Signature Verified Successfully" in said[SIGNATURE].stdout
     own = key_id(read_public((signed / SIGNER).read_bytes()))
     assert f"sha256:{said[KEY].stdout.split()[0]}" == own
-    assert (said[FILES].stdout, said[LOGS].stdout, said[CALL].stdout) == ("", "", "")
+    assert [said[number].stdout for number in (FILES, LOGS, LEDGER, CALL)] == [""] * 4
     assert "none runc 1 sessions: /opt/harness/claude" in said[RUN].stdout
     assert "refused connect-host mirror.recorder.test" in said[RUN].stdout
 
@@ -52,6 +52,8 @@ def test_every_command_says_that_an_untouched_batch_is_whole(project: Path, sign
         (SIGNATURE, "evidence/statement.json", b'"payload": "eyJ', b'"payload": "eyK'),
         (FILES, "sessions/L1-campaign-present-p1-r1/stderr.log", b"", b"x"),
         (FILES, "batch.json", b'"seed": ', b'"seed": 1'),
+        (LEDGER, "ledger.jsonl", b'"slot":0', b'"slot":1'),
+        (LEDGER, "sessions/L1-campaign-present-p1-r1/stderr.log", b"", b"x"),
         (
             LOGS,
             "sessions/L1-campaign-present-p1-r1/egress.jsonl",
