@@ -57,12 +57,14 @@ from recorder.ledger.chain import LEDGER, digest_of
 from recorder.ledger.entries import Caps, RunAbort, RunEnd, RunStart, Totals
 from recorder.ledger.journal import Journal, open_journal
 from recorder.refusal import ExitCode, Interrupt, Refusal
-from recorder.session.driver import write_durable
+from recorder.session.driver import remove_parts, write_durable
 from recorder.session.leftovers import driver_identity, work_directory
 from recorder.workspace.place import outside_home, require_outside_corpus
 
 SESSIONS = "sessions"
 STOP_FILE = "stop"
+WRITTEN = ("plans", "arms", "arms/before", ASSEMBLED, "evidence")
+"""Where a driver writes beside the directories of sessions, which go aside as it left them."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,8 @@ def drive(
             refuse_another_harness(spec, images)
             refuse_without_ledger(out)
             with open_journal(out) as journal:
+                for directory in ("", *WRITTEN):
+                    remove_parts(out / directory)
                 pinned = pinned_of(spec, lines, slotted, source, images, given)
                 pin(out, pinned)
                 write_plans(out, lines)
