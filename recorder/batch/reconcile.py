@@ -16,8 +16,9 @@ from recorder.batch.assembling import ASSEMBLED, SESSIONS, assemble_batch, read_
 from recorder.batch.attempts import place_of
 from recorder.batch.batch import held
 from recorder.batch.batch_ledger import account_unended
+from recorder.batch.pinned import Pinned
 from recorder.batch.resume import due_of
-from recorder.evidence.pricing import PriceTable
+from recorder.evidence.pricing import shipped_prices
 from recorder.ledger.chain import LEDGER
 from recorder.ledger.entries import Choice, Cost, SessionDecision, Tokens
 from recorder.ledger.journal import Journal, open_journal, read_state
@@ -56,24 +57,22 @@ class Decision:
         return self.sessions.get(session, self.every)
 
 
-def uncertain(directory: Path, collect: Collect, prices: PriceTable) -> tuple[Uncertain, ...]:
+def uncertain(directory: Path, collect: Collect) -> tuple[Uncertain, ...]:
     """The sessions of a batch that wait for a decision.
 
     An engine is asked only where the ledger does not know yet what an attempt's log says. Refusal
     20 where a driver runs then, 2 for what is no batch's directory, 19 for a corrupt ledger.
     """
-    rehearsal = read_pinned(directory).rehearsal is not None
+    pinned = read_pinned(directory)
     state = _state(directory)
     if any(attempt.egress is None for attempt in state.unended()):
         with held(directory), open_journal(directory) as journal:
-            _account(journal, directory, collect, prices)
+            _account(journal, directory, collect, pinned)
             state = journal.state
-    return tuple(_told(directory, attempt) for attempt in _waiting(state, rehearsal=rehearsal))
+    return tuple(_told(directory, attempt) for attempt in _waiting(state, pinned))
 
 
-def decide(
-    directory: Path, decision: Decision, collect: Collect, prices: PriceTable
-) -> tuple[SessionDecision, ...]:
+def decide(directory: Path, decision: Decision, collect: Collect) -> tuple[SessionDecision, ...]:
     """Write a decision down, and assemble again what follows from it.
 
     Refusal 2 for a session that does not wait, and for a reason that is none; 20 where a driver
@@ -82,15 +81,12 @@ def decide(
     reason = " ".join(decision.reason.split())
     if not reason:
         raise Refusal(ExitCode.USAGE, "--reason is empty: say why, for whoever reads the ledger")
-    rehearsal = read_pinned(directory).rehearsal is not None
+    pinned = read_pinned(directory)
     _state(directory)
     with held(directory), open_journal(directory) as journal:
         if any(attempt.egress is None for attempt in journal.state.unended()):
-            _account(journal, directory, collect, prices)
-        waiting = {
-            attempt.start.session: attempt
-            for attempt in _waiting(journal.state, rehearsal=rehearsal)
-        }
+            _account(journal, directory, collect, pinned)
+        waiting = {attempt.start.session: attempt for attempt in _waiting(journal.state, pinned)}
         strangers = [name for name in decision.sessions if name not in waiting]
         if strangers:
             raise Refusal(
@@ -117,7 +113,8 @@ def decide(
     return decisions
 
 
-def _account(journal: Journal, directory: Path, collect: Collect, prices: PriceTable) -> None:
+def _account(journal: Journal, directory: Path, collect: Collect, pinned: Pinned) -> None:
+    prices = pinned.prices or shipped_prices()
     collect(
         lambda: account_unended(journal, directory / SESSIONS, prices, final=True),
         journal.identity,
@@ -131,7 +128,8 @@ def _state(directory: Path) -> State:
     return state
 
 
-def _waiting(state: State, *, rehearsal: bool) -> tuple[Attempt, ...]:
+def _waiting(state: State, pinned: Pinned) -> tuple[Attempt, ...]:
+    rehearsal = pinned.rehearsal is not None
     return tuple(
         attempts[-1]
         for attempts in state.sessions.values()

@@ -17,7 +17,6 @@ from recorder.batch.reconcile import Decision, Uncertain, decide, uncertain
 from recorder.batch.table import print_table
 from recorder.engine.client import open_engine
 from recorder.engine.connect import docker_host
-from recorder.evidence.pricing import shipped_prices
 from recorder.ledger.entries import Choice, Cost, Totals, Unknown
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.leftovers import collect_leftovers
@@ -110,14 +109,14 @@ def reconcile(
             raise Refusal(
                 ExitCode.USAGE, "--reason without a decision: add --again, --leave-out or --all"
             )
-        _listed(directory, uncertain(directory, collect_on_an_engine, shipped_prices()), as_json)
+        _listed(directory, uncertain(directory, collect_on_an_engine), as_json)
         return
     if reason is None:
         raise Refusal(ExitCode.USAGE, "a decision needs --reason TEXT: it stands in the ledger")
     chosen: dict[str, Choice] = dict.fromkeys(again or (), "again")
     chosen.update(dict.fromkeys(leave_out or (), "leave-out"))
     decision = Decision(chosen, every, reason)
-    for each in decide(directory, decision, collect_on_an_engine, shipped_prices()):
+    for each in decide(directory, decision, collect_on_an_engine):
         what = "runs again" if each.decision == "again" else "is left out"
         typer.echo(f"{each.session} attempt {each.attempt} {what}; it cost {_cost(each.cost)}")
 

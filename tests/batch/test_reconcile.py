@@ -14,7 +14,6 @@ import yaml
 from recorder.batch.assembling import assemble_batch
 from recorder.batch.batch import held
 from recorder.batch.reconcile import Decision, decide, uncertain
-from recorder.evidence.pricing import shipped_prices
 from recorder.ledger.entries import Choice, Estimated
 from recorder.refusal import Refusal
 from tests.batch.null_host import Act, Batch, DriverKilledError, NullHost, as_usual, spec_of
@@ -23,7 +22,6 @@ from tests.recording.rig import EXAMPLES, recorder
 
 SECOND = "L1-campaign-present-p2-r1"
 TRANSCRIPT = "assembled/L1-campaign-present.md"
-PRICES = shipped_prices()
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ def decided(
     batch: Batch, host: NullHost, first: Choice | None, every: Choice | None = None
 ) -> None:
     sessions = {} if first is None else {FIRST: first}
-    decide(batch.out, Decision(sessions, every, "as I saw"), host.collect, PRICES)
+    decide(batch.out, Decision(sessions, every, "as I saw"), host.collect)
 
 
 def front_matter(batch: Batch, name: str = TRANSCRIPT) -> dict[str, str]:
@@ -53,7 +51,7 @@ def front_matter(batch: Batch, name: str = TRANSCRIPT) -> dict[str, str]:
 
 def test_what_waits_is_listed_with_what_is_known_of_it(batch: Batch) -> None:
     host = killed(batch)
-    (found,) = uncertain(batch.out, host.collect, PRICES)
+    (found,) = uncertain(batch.out, host.collect)
     assert (found.session, found.attempt, found.requests, found.log_whole) == (FIRST, 1, 2, True)
     assert isinstance(found.cost, Estimated)
     assert {"egress.jsonl", "raw.jsonl", "started"} <= set(found.files)
@@ -61,7 +59,7 @@ def test_what_waits_is_listed_with_what_is_known_of_it(batch: Batch) -> None:
     def never(*_: object) -> None:
         raise AssertionError("the ledger knows it already")
 
-    assert uncertain(batch.out, never, PRICES) == (found,)
+    assert uncertain(batch.out, never) == (found,)
 
 
 def test_a_session_that_is_to_run_again_is_the_next_attempt_and_its_cost_stays(
@@ -125,12 +123,12 @@ def test_a_decision_about_what_does_not_wait_is_refused(batch: Batch) -> None:
         ("other", "no attempt of it was started"),
     ):
         with pytest.raises(Refusal, match=says) as refused:
-            decide(batch.out, Decision({name: "again"}, None, "why"), host.collect, PRICES)
+            decide(batch.out, Decision({name: "again"}, None, "why"), host.collect)
         assert refused.value.code == 2
     with pytest.raises(Refusal, match="--reason is empty"):
-        decide(batch.out, Decision({FIRST: "again"}, None, " \n "), host.collect, PRICES)
+        decide(batch.out, Decision({FIRST: "again"}, None, " \n "), host.collect)
     with held(batch.out), pytest.raises(Refusal) as refused:
-        decide(batch.out, Decision({FIRST: "again"}, None, "why"), host.collect, PRICES)
+        decide(batch.out, Decision({FIRST: "again"}, None, "why"), host.collect)
     assert refused.value.code == 20
     # What the log says was written down, and nothing else.
     assert len(ledger.read_bytes().splitlines()) == before + 1
@@ -141,7 +139,7 @@ def test_a_rehearsal_waits_for_nobody(batch: Batch) -> None:
     host = killed(batch)
     pinned = json.loads((batch.out / "batch.json").read_bytes())
     (batch.out / "batch.json").write_text(json.dumps({**pinned, "rehearsal": "sha256:0"}))
-    assert uncertain(batch.out, host.collect, PRICES) == ()
+    assert uncertain(batch.out, host.collect) == ()
 
 
 def test_the_verb_lists_and_decides(batch: Batch) -> None:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import shutil
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
+from recorder.batch.assembling import assemble_batch
+from recorder.batch.assembly import LineStanding, assemble
+from recorder.batch.recording import Job, Recorded
 from recorder.ledger.entries import Estimated, Reported, RunEnd
 from recorder.ledger.journal import read_state
 from recorder.ledger.state import State
 from recorder.refusal import Refusal
-from tests.batch.null_host import Act, Batch, DriverKilledError, NullHost, spec_of
+from tests.batch.null_host import (
+    Act,
+    Batch,
+    DriverKilledError,
+    NullHost,
+    NullSession,
+    as_usual,
+    spec_of,
+)
 from tests.recording.rig import EXAMPLES
 
 FIRST = "L1-campaign-present-p1-r1"
@@ -171,3 +187,89 @@ def test_a_batch_without_its_ledger_is_refused(batch: Batch) -> None:
     with pytest.raises(Refusal, match=r"holds batch.json and no ledger.jsonl") as refused:
         batch.run()
     assert refused.value.code == 19
+
+
+def test_the_next_attempt_begins_with_nothing_of_the_one_before_o16(batch: Batch) -> None:
+    host = killed(batch, Act(requests=0, dies="logged"))
+    directory = batch.out / "sessions" / FIRST
+    (directory / "leftover-session.json").write_text("{}")
+    (directory / "config").mkdir()
+    (directory / "config" / "settings.json").write_text("{}")
+    report = batch.run(host)
+    assert report.totals.recorded == 3
+    aside = directory.with_name(f"{FIRST}.attempt-1")
+    assert (aside / "config" / "settings.json").is_file()
+    assert not (directory / "config").exists()
+    end = state_of(batch).sessions[FIRST][1].end
+    assert end is not None
+    names = {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+    assert set(end.files) == names
+
+
+def test_each_end_of_a_batch_has_its_own_code_o36_o45(batch: Batch, tmp_path: Path) -> None:
+    def run(name: str, *, acts: Acts = as_usual, **changes: object) -> int:
+        own = Batch(batch.corpus, tmp_path / name, batch.spec)
+        own.run(own.host(acts), **changes)
+        state = state_of(own)
+        assert isinstance(state.stopped, RunEnd)
+        return state.stopped.code
+
+    assert run("done") == 0
+    assert run("left", max_sessions=2) == 15
+    assert run("failed", acts=only(FIRST, Act(code=10))) == 17
+
+
+def test_sessions_of_another_identity_are_no_line_o37(batch: Batch) -> None:
+    batch.run()
+    kept = [each for _, each in assemble_batch(batch.out).rows if each is not None]
+    other = structs.replace(kept[0].identity, model="another")
+    with pytest.raises(Refusal, match=rf"{kept[1].directory}.*: model is ") as refused:
+        assemble(LineStanding("L1-a-b", 3, 3), [replace(kept[0], identity=other), *kept[1:]])
+    assert refused.value.code == 19
+
+
+def test_a_heartbeat_says_that_the_driver_lives(batch: Batch) -> None:
+    beaten = threading.Event()
+
+    class Slow(NullHost):
+        def open(self, job: Job) -> NullSession:
+            session = super().open(job)
+            run = session.run
+
+            def until_beaten(before: Callable[[], None], halt: threading.Event) -> Recorded:
+                while not any(b'"heartbeat"' in line for line in ledger.read_bytes().splitlines()):
+                    assert not beaten.wait(0.01)
+                return run(before, halt)
+
+            session.run = until_beaten
+            return session
+
+    ledger = batch.out / "ledger.jsonl"
+    batch.run(Slow(batch.provider), heartbeat=0.02)
+    lines = [json.loads(line) for line in ledger.read_bytes().splitlines()]
+    beats = [line["running"] for line in lines if line["kind"] == "heartbeat"]
+    assert 1 in beats
+
+
+def test_a_line_that_cannot_be_written_stops_the_batch(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full when the second session ends: nothing more starts."""
+    real = os.pwrite
+
+    def full(descriptor: int, data: bytes, offset: int) -> int:
+        if b'"session:end"' in bytes(data) and len(ended) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data, offset)
+
+    ended: list[str] = []
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space left") as failed:
+        batch.run(ended=lambda recorded, *_: ended.append(recorded.job.session))
+    assert failed.value.errno == errno.ENOSPC
+    assert len(batch.effects) == 2
+    monkeypatch.undo()
+    with pytest.raises(Refusal) as refused:
+        batch.run()
+    assert refused.value.code == 18
+    assert len(batch.effects) == 2
