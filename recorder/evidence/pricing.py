@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -83,6 +84,7 @@ def parse_prices(text: str, name: str) -> PriceTable:
     return table
 
 
+@cache
 def shipped_prices() -> PriceTable:
     """The table that comes with the recorder."""
     name = "prices.yaml"
