@@ -28,7 +28,6 @@ from recorder.batch.reconcile import Decision
 from recorder.batch.recording import Job, Recorded
 from recorder.batch.runner import Host
 from recorder.batch.spec import BatchSpec
-from recorder.evidence.pricing import shipped_prices
 from recorder.session.driver import write_durable
 from recorder.session.leftovers import driver_identity
 from tests.batch.crash import SESSIONS, Driven, driven, state_of, survive
@@ -132,7 +131,7 @@ def take_away(label: Path) -> None:
 def decide(out: Path, name: str) -> None:
     """As ``recorder batch reconcile OUT --again NAME --reason TEXT`` does."""
     decision = Decision({name: "again"}, None, "as a test decides")
-    assert len(reconcile.decide(out, decision, nothing_to_collect, shipped_prices())) == 1
+    assert len(reconcile.decide(out, decision, nothing_to_collect)) == 1
 
 
 def nothing_to_collect(*_: object) -> None:
