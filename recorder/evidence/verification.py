@@ -52,7 +52,8 @@ from recorder.evidence.verification_session import (
     verify_session,
 )
 from recorder.ledger.chain import LEDGER
-from recorder.ledger.state import State
+from recorder.ledger.chain import read as read_ledger
+from recorder.ledger.state import State, fold_reading
 from recorder.plan.reading import MEMBERS, PlanText, read_plan
 from recorder.refusal import ExitCode, Refusal
 from recorder.transcript.checker import check
@@ -172,8 +173,13 @@ def statement_of(directory: Path, *, signed_at: str, key: str) -> tuple[bytes, t
     if pinned is None:
         return b"", (*batch.faults, *faults)
     sessions = []
+    state, _ = fold_reading(read_ledger(batch.read(LEDGER) or b""))
     for name in sorted({slot.name for slot in _slots(pinned)}):
-        path = directory / "sessions" / name / "evidence.json"
+        latest = state.latest(name)
+        if latest is None or latest.end is None:
+            continue
+        aside = directory / "sessions" / f"{name}.attempt-{latest.number}"
+        path = (aside if aside.is_dir() else aside.with_name(name)) / "evidence.json"
         if path.is_file():
             try:
                 sessions.append(msgspec.json.decode(path.read_bytes(), type=Evidence))

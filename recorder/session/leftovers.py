@@ -26,10 +26,11 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
 from recorder.engine.client import Engine
+from recorder.images.build import image_tag
 from recorder.refusal import ExitCode, Refusal
-from recorder.session.container import EGRESS_LOG
+from recorder.session.container import EGRESS_DIRECTORY, EGRESS_LOG
 from recorder.session.driver import OUTCOME_FILE, OUTCOME_LIMIT, write_durable
-from recorder.session.sidecar import EGRESS_LIMIT
+from recorder.session.sidecar import EGRESS_LIMIT, EGRESS_VOLUME
 
 DRIVER_LABEL = "recorder.driver"
 DIRECTORY_LABEL = "recorder.directory"
@@ -214,6 +215,9 @@ def _collect(
             # Another driver is collecting the same.
             continue
         ended.append((container["Id"], Leftover("container", name, evidence)))
+    for volume in engine.volumes(DRIVER_LABEL):
+        if is_left(volume["Labels"]) and volume["Name"].endswith(EGRESS_VOLUME):
+            _keep_log(engine, volume["Name"], volume["Labels"])
     kept()
     for identifier, leftover in ended:
         engine.remove_container(identifier)
@@ -269,6 +273,36 @@ def _keep(
     state = engine.inspect(container)["State"]
     write_durable(target / f"leftover-{role}.json", json.dumps(state, sort_keys=True).encode())
     return target
+
+
+def _keep_log(engine: Engine, volume: str, labels: Mapping[str, str]) -> None:
+    """The egress log of a volume whose sidecar somebody removed, in its session's directory.
+
+    The log is the one witness of what the session spent. A container that is never started shows
+    the engine the volume's files.
+    """
+    place = labels.get(DIRECTORY_LABEL)
+    if place is None or not _is_own_directory(Path(place)):
+        return
+    target = Path(place) / "egress.jsonl"
+    image = engine.image_id(image_tag("proxy"))
+    if os.path.lexists(target) or image is None:
+        return
+    mount = {"Type": "volume", "Source": volume, "Target": EGRESS_DIRECTORY, "ReadOnly": True}
+    container = engine.create_container(
+        f"{driver_name()}-log-{secrets.token_hex(4)}",
+        {
+            "Image": image,
+            "Labels": {DRIVER_LABEL: driver_identity()},
+            "HostConfig": {"NetworkMode": "none", "Mounts": [mount]},
+        },
+    )
+    try:
+        log = engine.get_file(container, EGRESS_LOG, EGRESS_LIMIT)
+    finally:
+        engine.remove_container(container)
+    if log is not None:
+        write_durable(target, log)
 
 
 @contextmanager

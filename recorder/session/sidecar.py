@@ -27,6 +27,8 @@ from recorder.session.harness import Form
 READY_SECONDS = 30.0
 END_SECONDS = 10.0
 EGRESS_LIMIT = 256 << 20
+# How the name ends of the volume that holds a sidecar's log.
+EGRESS_VOLUME = "-egress"
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def start_sidecar(
     """Create, attach and start a sidecar, and hand it its configuration; it is not ready yet."""
     # A volume's name stands in the session's mount table, where it must not name session or arm.
     unnamed = f"recorder-{secrets.token_hex(8)}"
-    socket_volume, egress_volume = f"{unnamed}-socket", f"{unnamed}-egress"
+    socket_volume, egress_volume = f"{unnamed}-socket", f"{unnamed}{EGRESS_VOLUME}"
     with ExitStack() as undo:
         for volume in (socket_volume, egress_volume):
             engine.create_volume(volume, labels)

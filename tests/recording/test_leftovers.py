@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -21,8 +23,10 @@ from recorder.batch.run import run_jobs
 from recorder.engine.client import Engine
 from recorder.refusal import ExitCode, Refusal
 from recorder.session import leftovers
+from recorder.session.container import EGRESS_DIRECTORY
 from recorder.session.driver import write_durable
 from recorder.session.leftovers import (
+    BATCH_LABEL,
     DIRECTORY_LABEL,
     DRIVER_LABEL,
     WORK_PREFIX,
@@ -137,6 +141,56 @@ def test_only_what_a_dead_driver_left_is_collected(rig: Rig, dead: str, tmp_path
             engine.remove_container(container)
     # It never started, so it left its state and no outcome.
     assert (tmp_path / "leftover-session.json").is_file()
+
+
+@pytest.mark.engine
+def test_a_log_outlives_the_container_that_wrote_it(rig: Rig, dead: str, tmp_path: Path) -> None:
+    """Whoever clears an engine of ended containers leaves its volumes."""
+    engine, name = rig.engine, "recorder-left-log-egress"
+    labels = {DRIVER_LABEL: dead, DIRECTORY_LABEL: str(tmp_path), "recorder.role": "sidecar"}
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        member = tarfile.TarInfo("egress.jsonl")
+        member.size = len(b"a log\n")
+        archive.addfile(member, io.BytesIO(b"a log\n"))
+    engine.create_volume(name, labels)
+    mount = {"Type": "volume", "Source": name, "Target": EGRESS_DIRECTORY}
+    writer = engine.create_container(
+        "recorder-left-writer",
+        {"Image": rig.setting().sidecar_image, "HostConfig": {"Mounts": [mount]}},
+    )
+    engine.put(writer, EGRESS_DIRECTORY, iter([packed.getvalue()]))
+    engine.api.remove_container(writer)
+    seen: list[bytes] = []
+    collect_leftovers(engine, lambda: seen.append((tmp_path / "egress.jsonl").read_bytes()))
+    assert seen == [b"a log\n"]
+    assert name not in volumes(engine)
+    assert not [each for each in engine.containers(DRIVER_LABEL) if "-log-" in each["Names"][0]]
+
+
+@pytest.mark.engine
+def test_what_bears_the_label_of_a_batch_that_is_held_is_left_whoever_made_it(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """A driver in another process namespace cannot be looked up; its lock was free."""
+    engine, foreign = rig.engine, elsewhere(driver_identity(), 1)
+    made = [
+        engine.create_container(
+            f"recorder-left-{batch}",
+            {
+                "Image": rig.setting().session_image,
+                "Labels": {DRIVER_LABEL: foreign, BATCH_LABEL: batch},
+            },
+        )
+        for batch in ("mine", "another")
+    ]
+    try:
+        found = {left.name for left in collect_leftovers(engine, batch="mine")}
+        assert {name for name in found if "recorder-left" in name} == {"recorder-left-mine"}
+        assert engine.inspect(made[1])["State"]["Status"] == "created"
+    finally:
+        for container in made:
+            engine.remove_container(container)
 
 
 @pytest.mark.engine
