@@ -10,6 +10,7 @@ import errno
 import itertools
 import json
 import multiprocessing
+import secrets
 import signal
 import threading
 import time
@@ -30,6 +31,7 @@ from recorder.ledger.chain import LEDGER, read
 from recorder.ledger.entries import SessionStart
 from recorder.ledger.state import State, fold_reading
 from recorder.refusal import ExitCode, Refusal
+from recorder.session import leftovers
 from tests.batch.faults import Boundaries
 from tests.session.stage import MODEL, Scene, write_corpus
 
@@ -117,6 +119,8 @@ def driven(
 
 def _drive(directory: Path, world: World, kill_at: int, parallel: int, clock_back: float) -> None:
     set_back(clock_back)
+    # Each driver has a name of its own on an engine, which a forked one would share.
+    leftovers._TOKEN = secrets.token_hex(4)
     boundaries = Boundaries([directory / "out", *world.watched()], kill_at)
     spec = spec_of(directory, parallel)
     source, host = world.host(spec)

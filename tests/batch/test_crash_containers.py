@@ -12,16 +12,19 @@ import pytest
 
 from recorder.batch.batch import Source
 from recorder.batch.engine_host import EngineHost
+from recorder.batch.given import given_of
 from recorder.batch.runner import Host
 from recorder.batch.spec import BatchSpec
-from recorder.engine.client import open_engine
+from recorder.engine.client import Engine, open_engine
 from recorder.engine.connect import docker_host
-from recorder.session.leftovers import DRIVER_LABEL, driver_identity, driver_name
+from recorder.session.leftovers import DRIVER_LABEL, driver_lives, driver_name
 from recorder.session.sidecar import Credential, Upstream
 from tests.batch.crash import SESSIONS, driven, survive
 from tests.batch.test_crash import decide
 from tests.evidence.scenarios import extended_script
 from tests.evidence.scripted import ScriptedProvider, scripted_provider
+
+KEY = "sk-ant-api03-"
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -31,9 +34,10 @@ class ScriptedSource(Source):
     """The provider's place is taken by one that lasts, so a session may have spent for good."""
 
     reached_at: Upstream = field(kw_only=True)
+    world: str = field(kw_only=True)
 
     def credential_of(self, _: str, session: str) -> Credential:
-        return Credential("api_key", f"sk-ant-api03-{session}-fake-final_only")
+        return Credential("api_key", f"{KEY}{self.world}.{session}-fake-final_only")
 
     @contextmanager
     def upstream(self, *_: object) -> Iterator[Upstream]:
@@ -42,62 +46,60 @@ class ScriptedSource(Source):
 
 @dataclass(frozen=True)
 class ContainerWorld:
-    upstream: Upstream
+    """Drivers on one engine, whose sessions ask ``provider`` under the name of this world."""
+
+    name: str
     engine_at: str
+    provider: str
+    upstream: Upstream
 
     def host(self, spec: BatchSpec) -> tuple[Source, Host]:
         source = ScriptedSource(
-            None, Credential("api_key", "sk-ant-none"), reached_at=self.upstream
+            None, Credential("api_key", f"{KEY}none"), reached_at=self.upstream, world=self.name
         )
-        return source, EngineHost(lambda: self.engine_at, spec, source, tuple, frozenset())
+        return source, EngineHost(
+            lambda: self.engine_at, spec, source, tuple, frozenset(), given_of(spec)
+        )
 
     def watched(self) -> Sequence[Path]:
         return ()
 
     def asked(self) -> Mapping[str, Sequence[str]]:
-        raise NotImplementedError
+        """By the provider's own log, in which each harness has an id of its own."""
+        found: dict[str, dict[str, None]] = {}
+        with self._engine() as engine:
+            log = ScriptedProvider(engine, self.provider, self.upstream).log()
+        for request in log:
+            sent = request["headers"]
+            assert isinstance(sent, dict)
+            headers = {name.lower(): value for name, value in sent.items()}
+            world, _, name = str(headers.get("x-api-key")).removeprefix(KEY).partition(".")
+            if world == self.name and str(request["path"]).startswith("/v1/messages"):
+                session = name.partition("-fake-")[0]
+                found.setdefault(session, {})[str(headers["x-claude-code-session-id"])] = None
+        return {name: list(processes) for name, processes in found.items()}
 
     def left(self) -> Sequence[str]:
-        engine = open_engine(self.engine_at)
-        try:
-            own = driver_identity()
+        """Of any driver that is dead: whoever of them comes next takes it away."""
+        with self._engine() as engine:
             things = (
                 *engine.containers(DRIVER_LABEL),
                 *engine.volumes(DRIVER_LABEL),
                 *engine.networks(DRIVER_LABEL),
             )
-            return [
-                str(thing.get("Names") or thing["Name"])
-                for thing in things
-                if thing["Labels"][DRIVER_LABEL] != own
-            ]
+        return [
+            str(thing.get("Names") or thing["Name"])
+            for thing in things
+            if driver_lives(thing["Labels"][DRIVER_LABEL]) is False
+        ]
+
+    @contextmanager
+    def _engine(self) -> Iterator[Engine]:
+        engine = open_engine(self.engine_at)
+        try:
+            yield engine
         finally:
             engine.close()
-
-
-@dataclass(frozen=True)
-class WatchedWorld(ContainerWorld):
-    """As the test sees it: with the provider's own log, of the requests since ``after``."""
-
-    provider: ScriptedProvider
-    after: int
-
-    def asked(self) -> Mapping[str, Sequence[str]]:
-        found: dict[str, dict[str, None]] = {}
-        for request in self.provider.log()[self.after :]:
-            sent = request["headers"]
-            assert isinstance(sent, dict)
-            headers = {name.lower(): value for name, value in sent.items()}
-            key = str(headers.get("x-api-key"))
-            if not str(request["path"]).startswith("/v1/messages"):
-                continue
-            name = key.removeprefix("sk-ant-api03-").partition("-fake-")[0]
-            found.setdefault(name, {})[str(headers["x-claude-code-session-id"])] = None
-        return {name: list(processes) for name, processes in found.items()}
-
-    def __reduce__(self) -> tuple[type[ContainerWorld], tuple[Upstream, str]]:
-        """What a driver's process gets of it: the test's own connection stays here."""
-        return ContainerWorld, (self.upstream, self.engine_at)
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +112,8 @@ def provider() -> Iterator[ScriptedProvider]:
         engine.close()
 
 
-def world_of(provider: ScriptedProvider) -> WatchedWorld:
-    return WatchedWorld(
-        provider.upstream, provider.engine.docker_host, provider, len(provider.log())
-    )
+def world_of(name: str, provider: ScriptedProvider) -> ContainerWorld:
+    return ContainerWorld(name, provider.engine.docker_host, provider.container, provider.upstream)
 
 
 @pytest.mark.timeout(7200)
@@ -122,7 +122,7 @@ def test_a_driver_killed_at_any_boundary_leaves_no_container_and_repeats_nothing
 ) -> None:
     directory = tmp_path / "whole"
     directory.mkdir()
-    world = world_of(provider)
+    world = world_of("whole", provider)
     whole = driven(directory, world)
     assert whole.code == 0, whole
     assert sorted(map(len, world.asked().values())) == [1] * SESSIONS
@@ -130,10 +130,10 @@ def test_a_driver_killed_at_any_boundary_leaves_no_container_and_repeats_nothing
     for number in range(1, len(whole.reached) + 1):
         directory = tmp_path / str(number)
         directory.mkdir()
-        world = world_of(provider)
+        world = world_of(str(number), provider)
         survived = survive(directory, world, number, decide)
         decided += len(survived.undecided)
         assert sum(map(len, world.asked().values())) <= SESSIONS + len(survived.undecided), number
         shutil.rmtree(directory)
+        print(number, whole.reached[number - 1], survived, flush=True)
     assert decided
-    print(f"{len(whole.reached)} boundaries, {decided} sessions decided by a person")
