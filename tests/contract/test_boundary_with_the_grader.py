@@ -185,7 +185,7 @@ def test_nothing_of_a_probe_but_its_task_and_answers_reaches_a_session(
 
 def test_a_session_s_order_has_no_place_for_anything_else_of_a_probe() -> None:
     of_a_probe = {"probe", "task", "answers"}
-    own = {"line", "session", "directory", "uid"}
+    own = {"line", "session", "directory", "uid", "before"}
     assert set(Job.__dataclass_fields__) == of_a_probe | own
     names = set(inspect.signature(build_event).parameters)
     assert names == {
