@@ -58,14 +58,15 @@ class World(Protocol):
     def asked(self) -> Mapping[str, Sequence[str]]:
         """Each process that asked the provider for something, by its session, each once."""
 
-    def left(self) -> Sequence[str]:
-        """What drivers left running or lying on the engine."""
+    def left(self, drivers: Sequence[int]) -> Sequence[str]:
+        """What drivers, by their process ids, left running or lying on the engine."""
 
 
 @dataclass(frozen=True)
 class Driven:
     """A driver that ended. ``code`` is None where it was killed."""
 
+    process: int
     code: int | None
     reasons: tuple[str, ...]
     reached: tuple[str, ...]
@@ -105,16 +106,17 @@ def driven(
         target=_drive, args=(directory, world, kill_at, parallel, clock_back)
     )
     process.start()
+    number = process.pid or 0
     process.join(DRIVER_SECONDS)
     if process.is_alive():
         process.kill()
         process.join()
         raise AssertionError(f"the driver did not end within {DRIVER_SECONDS:g} s at {kill_at}")
     if process.exitcode == -signal.SIGKILL:
-        return Driven(None, (), ())
+        return Driven(number, None, (), ())
     assert process.exitcode == 0, (directory / "stderr").read_text()
     said = json.loads(told.read_text())
-    return Driven(said["code"], tuple(said["reasons"]), tuple(said["reached"]))
+    return Driven(number, said["code"], tuple(said["reasons"]), tuple(said["reached"]))
 
 
 def _drive(directory: Path, world: World, kill_at: int, parallel: int, clock_back: float) -> None:
@@ -187,8 +189,10 @@ def survive(
     """Kill a driver at a boundary, go on, decide what is uncertain, and hold what must hold."""
     out = directory / "out"
     killed = driven(directory, world, kill_at=kill_at, parallel=parallel)
+    drivers = [killed.process]
     assert killed.code is None, f"boundary {kill_at} was not reached"
     resumed = driven(directory, world, parallel=parallel)
+    drivers.append(resumed.process)
     undecided: tuple[str, ...] = ()
     if resumed.code == ExitCode.UNCERTAIN:
         undecided = tuple(attempt.start.session for attempt in state_of(out).unended())
@@ -197,6 +201,7 @@ def survive(
         for name in undecided:
             decide(out, name)
         resumed = driven(directory, world, parallel=parallel)
+        drivers.append(resumed.process)
     assert resumed.code == 0, (kill_at, resumed)
     state = state_of(out)
     asked = world.asked()
@@ -215,7 +220,7 @@ def survive(
         # person decided about.
         spent = sum(attempt.requests != 0 for attempt in attempts)
         assert len(asked.get(name, ())) <= spent, (kill_at, name, asked.get(name), attempts)
-    assert list(world.left()) == [], kill_at
+    assert list(world.left(drivers)) == [], kill_at
     # What is part of a file stays with the attempt that was writing it.
     parts = [path for path in out.rglob(".*.part") if ".attempt-" not in path.parent.name]
     assert parts == [], kill_at

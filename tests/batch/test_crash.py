@@ -63,7 +63,7 @@ class NullWorld:
             found.setdefault(name, []).append(process)
         return found
 
-    def left(self) -> Sequence[str]:
+    def left(self, _: Sequence[int]) -> Sequence[str]:
         # A part of a file is this world's own, which no engine would have.
         return sorted(path.name for path in self.engine.glob("[!.]*"))
 

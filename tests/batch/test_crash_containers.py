@@ -17,7 +17,7 @@ from recorder.batch.runner import Host
 from recorder.batch.spec import BatchSpec
 from recorder.engine.client import Engine, open_engine
 from recorder.engine.connect import docker_host
-from recorder.session.leftovers import DRIVER_LABEL, driver_lives, driver_name
+from recorder.session.leftovers import DRIVER_LABEL, driver_name
 from recorder.session.sidecar import Credential, Upstream
 from tests.batch.crash import SESSIONS, driven, survive
 from tests.batch.test_crash import decide
@@ -79,8 +79,7 @@ class ContainerWorld:
                 found.setdefault(session, {})[str(headers["x-claude-code-session-id"])] = None
         return {name: list(processes) for name, processes in found.items()}
 
-    def left(self) -> Sequence[str]:
-        """Of any driver that is dead: whoever of them comes next takes it away."""
+    def left(self, drivers: Sequence[int]) -> Sequence[str]:
         with self._engine() as engine:
             things = (
                 *engine.containers(DRIVER_LABEL),
@@ -90,7 +89,7 @@ class ContainerWorld:
         return [
             str(thing.get("Names") or thing["Name"])
             for thing in things
-            if driver_lives(thing["Labels"][DRIVER_LABEL]) is False
+            if any(f":{driver}:" in thing["Labels"][DRIVER_LABEL] for driver in drivers)
         ]
 
     @contextmanager

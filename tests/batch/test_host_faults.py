@@ -72,7 +72,7 @@ def test_a_disk_that_fills_up_anywhere_stops_the_batch_and_loses_nothing(tmp_pat
                 spent = sum(attempt.requests != 0 for attempt in attempts)
                 assert len(asked[name]) <= spent, (kibibytes, name)
             assert sum(map(len, asked.values())) <= SESSIONS + len(undecided)
-            assert world.left() == []
+            assert world.left(()) == []
     assert full >= 10
 
 
