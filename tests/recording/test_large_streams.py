@@ -63,6 +63,8 @@ def test_64_mebibytes_are_kept_byte_for_byte_in_flat_memory(tmp_path: Path) -> N
         kept = hashlib.file_digest(raw, "sha256").hexdigest()
     assert (out / "large" / "raw.jsonl").stat().st_size == TOTAL_BYTES
     assert kept == hashlib.sha256(stream()).hexdigest()
-    # The driver holds a few reads of the pipe; what judges the stream holds its longest line.
+    # The driver holds a few reads of the pipe; what judges the stream holds its longest line, as
+    # bytes, as text and as what is told of it. A block of that size that was freed may stay in the
+    # C library's heap, which made it four of them in half of 16 runs.
     assert measured["streams"] - measured["before"] < 8 * MEGABYTE
-    assert measured["event"] - measured["streams"] < 3 * LINE_BYTES + 20 * MEGABYTE
+    assert measured["event"] - measured["streams"] < 4 * LINE_BYTES + 20 * MEGABYTE
