@@ -7,6 +7,7 @@ inspect-ai is an extra of the project (``inspect``): it brings 80 packages, 300 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ def require_inspect() -> None:
     except ImportError as error:
         raise Refusal(
             ExitCode.MISSING,
-            "inspect-ai is not installed, and it writes this format: pip install "
-            "'recorder[inspect]', or inspect-ai beside the recorder",
+            "inspect-ai is not installed, and it writes this format: "
+            f"{sys.executable} -m pip install inspect-ai",
         ) from error
 
 

@@ -7,7 +7,6 @@ which that no longer shows: it is refused (19), and ``recorder verify`` says mor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +19,13 @@ from recorder.evidence.corroboration_provider import Exchange, provider_witness
 from recorder.evidence.corroboration_stream import ShownBlock, stream_witness
 from recorder.evidence.document import Evidence
 from recorder.refusal import ExitCode, Refusal
+from recorder.report.session_view import is_earlier_attempt
 from recorder.report.timeline import stamps_of
 from recorder.stream.observation import ObservedCall, observe
 from recorder.transcript.checker import check
 from recorder.transcript.contract import REHEARSAL_PREFIX, Event, Identity
 
 SESSIONS = "sessions"
-_ATTEMPT = re.compile(r"\.attempt-\d+\Z")
 TOKENS = (
     "input_tokens",
     "output_tokens",
@@ -106,7 +105,7 @@ def read_exported(directory: Path, only: Sequence[str] = ()) -> tuple[Exported, 
         places = sorted(
             place
             for place in (directory / SESSIONS).iterdir()
-            if place.is_dir() and not place.is_symlink() and not _ATTEMPT.search(place.name)
+            if place.is_dir() and not place.is_symlink() and not is_earlier_attempt(place.name)
         )
     elif (directory / "evidence.json").is_file():
         places = [directory]

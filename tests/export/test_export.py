@@ -296,7 +296,7 @@ def test_inspects_own_reader_opens_the_log(copy: Path, tmp_path: Path) -> None:
 def test_without_inspect_the_format_is_refused(tmp_path: Path) -> None:
     ran = recorder("export", tmp_path, "--to", "inspect", "--out", tmp_path / "x.eval")
     assert ran.code == 3
-    assert "recorder[inspect]" in ran.err
+    assert "-m pip install inspect-ai\n" in ran.err
 
 
 # A model's words.
