@@ -231,6 +231,11 @@ def _checked(record: bytes | None, evidence: _Evidence | None, faults: list[str]
     return checked
 
 
+def is_earlier_attempt(name: str) -> bool:
+    """Whether a directory is what an attempt left of a session that ran again."""
+    return _ATTEMPT.search(name) is not None
+
+
 def _strays(slot: Slot, evidence: _Evidence | None, event: Event | None) -> Iterator[str]:
     """Files that say they are another session's."""
     own = _ATTEMPT.sub("", slot.name)

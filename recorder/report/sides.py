@@ -11,6 +11,7 @@ from typing import Any
 from recorder.refusal import ExitCode, Refusal
 from recorder.report.comparison import Side
 from recorder.report.reading import is_batch, is_session, read_batch
+from recorder.report.session_view import is_earlier_attempt
 
 # Longer values are named by their digest: an order is one of hundreds of sessions.
 SHOWN = 200
@@ -19,7 +20,8 @@ SHOWN = 200
 def read_side(named: str, label: str) -> Side:
     """A side as it was named: a directory, or ``DIRECTORY:ARM`` for one arm (or line) of it.
 
-    Refusal 2 where there is no such directory or arm.
+    An earlier attempt is no session of its own: it is left out. Refusal 2 where there is no such
+    directory or arm.
     """
     directory, arm = _place(named)
     view = read_batch(directory)
@@ -27,7 +29,8 @@ def read_side(named: str, label: str) -> Side:
     sessions = tuple(
         session
         for session in view.sessions
-        if arm in (None, session.arm) or session.line in named_lines
+        if (arm in (None, session.arm) or session.line in named_lines)
+        and not is_earlier_attempt(session.name)
     )
     if arm is not None and not sessions:
         known = sorted({line.arm for line in view.lines} | {line.name for line in view.lines})

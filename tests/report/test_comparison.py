@@ -292,6 +292,11 @@ def test_a_batch_is_the_same_as_its_copy_and_shows_a_pin_that_moved(tmp_path: Pa
     found = json.loads(recorder("report", "--compare", batch, copy, "--json").out)
     assert found["pins"] == []
     assert {rate["difference"] for rate in found["rates"]} == {0.0}
+    # What an earlier attempt left is no session of either side.
+    first = next(each.name for each in (copy / "sessions").iterdir())
+    shutil.copytree(batch / "sessions" / first, copy / "sessions" / f"{first}.attempt-1")
+    again = json.loads(recorder("report", "--compare", batch, copy, "--json").out)
+    assert (again["b"]["arms"], again["alone"]) == (found["b"]["arms"], [])
     pinned = json.loads((copy / "batch.json").read_text())
     (copy / "batch.json").write_text(json.dumps({**pinned, "model": "another"}))
     found = json.loads(recorder("report", "--compare", batch, copy, "--json").out)
