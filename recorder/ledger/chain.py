@@ -69,17 +69,20 @@ def read(data: bytes) -> Reading:
     found: list[Line] = []
     faults: list[LineFault] = []
     previous, run, first = START, 0, ""
+    # After a gap the numbers are told from the line behind it: one fault, and not one a line.
+    sequence = 0
     for number, text in enumerate(whole.split(b"\n") if newline else (), start=1):
         try:
             line = _DECODER.decode(text)
         except msgspec.MsgspecError as error:
             faults.append(LineFault(number, f"is no line of a ledger: {error}"))
             previous = digest_of(text)
+            sequence += 1
             continue
         # A line that was cut can be the first of all: it is of the run that was about to begin.
         due = run + 1 if isinstance(line, RunStart) else max(run, 1)
         for wrong, rule in (
-            (line.sequence != number, f"sequence is {line.sequence}"),
+            (line.sequence != sequence + 1, f"sequence is {line.sequence}"),
             (line.previous != previous, "does not follow from the line before it"),
             (line.ts <= 0, f"ts is {line.ts}"),
             (line.run != due, f"run is {line.run} and not {due}"),
@@ -89,6 +92,7 @@ def read(data: bytes) -> Reading:
                 faults.append(LineFault(number, rule))
         if isinstance(line, RunStart):
             run = line.run
+        sequence = line.sequence
         previous = digest_of(text)
         first = first or previous
         found.append(line)

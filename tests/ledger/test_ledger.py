@@ -110,6 +110,18 @@ def test_a_line_that_is_taken_out_moved_or_told_twice_is_found(
     assert faults_of(b"".join(changed))
 
 
+def test_lines_that_are_gone_are_told_where_they_were_and_not_at_every_line_after(
+    ledger: bytes,
+) -> None:
+    lines = ledger.splitlines(keepends=True)
+    assert len(lines) > 6
+    found = faults_of(b"".join([*lines[:2], *lines[3:5], *lines[6:]]))
+    assert [each for each in found if "sequence" in each] == [
+        "line 3: sequence is 4",
+        "line 5: sequence is 7",
+    ]
+
+
 def test_corruption_in_the_middle_is_refused_with_its_line_and_rule(
     ledger: bytes, tmp_path: Path
 ) -> None:
