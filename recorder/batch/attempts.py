@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from recorder.batch.assembly import refuse_link
@@ -98,6 +98,23 @@ def refuse_unexplained(sessions: Path, state: State) -> None:
                     f"{entry.path}: the ledger knows of no such session: it is not this batch's; "
                     "move it away",
                 )
+
+
+def refuse_lost(sessions: Path, ended: Iterable[str], state: State) -> None:
+    """Refusal 19 for a session that ended and whose directory is gone, before more is spent.
+
+    What is in the directories is held to the ledger when the batch is assembled.
+    """
+    names = set(os.listdir(sessions)) if sessions.exists() else set()  # noqa: PTH208 - 20,000
+    for name in ended:
+        if name in names:
+            continue
+        latest = len(state.sessions[name])
+        if aside_of(sessions / name, latest).name not in names:
+            raise Refusal(
+                ExitCode.CORRUPT,
+                f"{sessions / name}: is missing, and the ledger says that it ended: put it back",
+            )
 
 
 def egress_of(place: Path, session: str, attempt: int, prices: PriceTable) -> SessionEgress:

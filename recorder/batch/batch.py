@@ -285,6 +285,7 @@ def pinned_of(
 def pin(out: Path, pinned: Pinned) -> None:
     """Write batch.json, or hold what is there against it: Refusal 4 names what moved."""
     path = out / "batch.json"
+    refuse_link(path)
     if not path.exists():
         write_durable(path, encode_pinned(pinned))
         return

@@ -67,9 +67,11 @@ class BatchLedger:
 
     def opening(self, job: Job) -> None:
         """Leave the session's directory to its attempt, before a sidecar's label names it."""
+        self.journal.require_in_place()
         make_room(job.directory, self.due[job.session].attempt, self.prices)
 
     def starting(self, job: Job) -> None:
+        self.journal.require_in_place()
         job.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         sync_directory(job.directory.parent)
         due = self.due[job.session]

@@ -7,6 +7,7 @@ takes nothing more, because a record with a hole is none.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import threading
 import time
@@ -67,6 +68,23 @@ class Journal:
         """
         self._writer.submit(self._append, lines).result()
 
+    def require_in_place(self) -> None:
+        """Refusal 19 where the file under the ledger's name is not this one any more.
+
+        Whoever moved the directory meanwhile would have sessions in one and the ledger in another.
+        """
+        own = os.fstat(self._descriptor)
+        try:
+            found = os.stat(self.path, follow_symlinks=False)  # noqa: PTH116 - beside fstat
+        except FileNotFoundError:
+            # Moved, with its directory or alone: the same as replaced.
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino):
+            raise Refusal(
+                ExitCode.CORRUPT,
+                f"{self.path}: was moved or replaced while a driver writes it: put it back",
+            )
+
     @contextmanager
     def settled(self) -> Iterator[State]:
         """The state while no line is taken into it. Nothing may be appended inside."""
@@ -122,7 +140,9 @@ class Journal:
 def open_journal(directory: Path, clock: Callable[[], int] = milliseconds) -> Iterator[Journal]:
     """The ledger of a batch's directory, made where there is none, its torn tail cut.
 
-    Refusal 19 for one that is corrupt or a link. The caller holds the batch's lock.
+    Refusal 19 for one that is corrupt or a link, 20 while another driver has it. The caller holds
+    the batch's lock; the ledger is locked too, because a lock file is easily taken for a stale one
+    and removed, and the ledger is not.
     """
     path = directory / LEDGER
     if path.is_symlink():
@@ -131,6 +151,7 @@ def open_journal(directory: Path, clock: Callable[[], int] = milliseconds) -> It
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:
+        _lock(descriptor, directory)
         if made:
             _sync_directory(directory)
         reading = read(path.read_bytes())
@@ -159,6 +180,16 @@ def read_state(directory: Path) -> State | None:
         state, faults = fold_reading(read(file.read()))
     require_sound(faults, str(path))
     return state
+
+
+def _lock(descriptor: int, directory: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise Refusal(
+            ExitCode.HELD,
+            f"{directory}: another driver writes its {LEDGER}: wait for it to end",
+        ) from error
 
 
 def _sync_directory(directory: Path) -> None:

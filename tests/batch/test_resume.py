@@ -189,6 +189,83 @@ def test_a_batch_without_its_ledger_is_refused(batch: Batch) -> None:
     assert refused.value.code == 19
 
 
+class Meddled(NullHost):
+    """Something happens to the batch's directory while the first session is opened."""
+
+    def __init__(self, batch: Batch, meddle: Callable[[], None]) -> None:
+        super().__init__(batch.provider)
+        self._meddle: Callable[[], None] | None = meddle
+
+    def open(self, job: Job) -> NullSession:
+        opened = super().open(job)
+        meddle, self._meddle = self._meddle, None
+        if meddle is not None:
+            meddle()
+        return opened
+
+
+def test_a_lock_file_that_is_removed_lets_no_second_driver_in(batch: Batch) -> None:
+    refused: list[Refusal] = []
+
+    def meddle() -> None:
+        (batch.out / "batch.lock").unlink()
+        with pytest.raises(Refusal) as second:
+            batch.run()
+        refused.append(second.value)
+
+    assert batch.run(Meddled(batch, meddle)).totals.recorded == 3
+    assert [refusal.code for refusal in refused] == [20]
+    assert len(state_of(batch).runs) == 1
+    assert len(batch.effects) == 3
+
+
+@pytest.mark.parametrize("name", ["", "ledger.jsonl"])
+def test_what_is_moved_under_a_driver_starts_no_session(batch: Batch, name: str) -> None:
+    moved = batch.out.with_name("moved")
+
+    def meddle() -> None:
+        (batch.out / name).rename(moved)
+        if name:
+            shutil.copy(moved, batch.out / name)
+
+    with pytest.raises(Refusal, match="was moved or replaced") as refused:
+        batch.run(Meddled(batch, meddle))
+    assert refused.value.code == 19
+    assert batch.effects == []
+
+
+@pytest.mark.parametrize("name", ["batch.json", "plans", "arms", "assembled", "evidence"])
+def test_a_link_in_the_place_of_what_a_driver_wrote_is_refused_unspent(
+    batch: Batch, name: str
+) -> None:
+    batch.run(max_sessions=1)
+    (batch.out / "evidence").mkdir(exist_ok=True)
+    (batch.out / name).rename(batch.out / "elsewhere")
+    (batch.out / name).symlink_to("elsewhere")
+    with pytest.raises(Refusal, match=f"{name}: is a link") as refused:
+        batch.run()
+    assert refused.value.code == 19
+    assert len(batch.effects) == 1
+
+
+def test_a_recorded_session_that_is_gone_is_refused_before_more_is_spent(batch: Batch) -> None:
+    batch.run(max_sessions=1)
+    (name,) = state_of(batch).sessions
+    shutil.rmtree(batch.out / "sessions" / name)
+    with pytest.raises(Refusal, match=f"{name}: is missing") as refused:
+        batch.run()
+    assert refused.value.code == 19
+    assert batch.effects == [name]
+
+
+def test_a_failed_session_that_is_gone_can_run_again(batch: Batch) -> None:
+    batch.run(batch.host(only(FIRST, Act(code=13))))
+    shutil.rmtree(batch.out / "sessions" / FIRST)
+    with pytest.raises(Refusal, match=f"{FIRST}: is missing"):
+        batch.run()
+    assert batch.run(retry_failed=True).totals.recorded == 3
+
+
 def test_the_next_attempt_begins_with_nothing_of_the_one_before_o16(batch: Batch) -> None:
     host = killed(batch, Act(requests=0, dies="logged"))
     directory = batch.out / "sessions" / FIRST

@@ -150,6 +150,7 @@ def ended_ledger(batch: Batch) -> None:
     names = sorted(f"L1-campaign-present-p1-r{number}" for number in range(1, ENDED + 1))
     with open_journal(batch.out) as journal:
         for name in names:
+            (batch.out / "sessions" / name).mkdir(parents=True, exist_ok=True)
             journal.append(
                 SessionStart(
                     session=name, attempt=1, why="first", slot=0, uid=1000, reserved=Decimal("0.5")
@@ -174,7 +175,7 @@ def ended_ledger(batch: Batch) -> None:
                     files=dict.fromkeys(FILES, DIGEST),
                 ),
             )
-            (batch.out / "sessions" / name).mkdir(parents=True)
+            (batch.out / "sessions" / name).mkdir(parents=True, exist_ok=True)
 
 
 def resumed(batch: Batch) -> float:
