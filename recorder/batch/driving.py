@@ -20,8 +20,8 @@ from requests.exceptions import RequestException
 from recorder import __version__
 from recorder.batch.admission import Admission, Priced, Refused, caps_of, no_room
 from recorder.batch.assembling import ASSEMBLED, assemble_batch, withdraw
-from recorder.batch.assembly import Kept
-from recorder.batch.attempts import refuse_unexplained
+from recorder.batch.assembly import Kept, refuse_link
+from recorder.batch.attempts import refuse_lost, refuse_unexplained
 from recorder.batch.batch import (
     Source,
     held,
@@ -152,6 +152,8 @@ def drive(
             refuse_another_harness(spec, images)
             refuse_without_ledger(out)
             with open_journal(out) as journal:
+                for directory in WRITTEN:
+                    refuse_link(out / directory)
                 for directory in ("", *WRITTEN):
                     remove_parts(out / directory)
                 pinned = pinned_of(spec, lines, slotted, source, images, given)
@@ -223,9 +225,10 @@ class _Batch:
             lambda: account_unended(self.journal, sessions, prices, final=True),
             self.journal.identity,
         )
-        refuse_uncertain(
-            (name for name, each in self._standings().items() if each == "uncertain"), self.out
-        )
+        found = self._standings()
+        refuse_uncertain((name for name, each in found.items() if each == "uncertain"), self.out)
+        over = (name for name, each in found.items() if each in ("recorded", "failed"))
+        refuse_lost(sessions, over, self.journal.state)
         admission = self._admission()
         queued = self._queue(self._due())
         full = no_room(admission, (each.priced for each in queued))
@@ -236,7 +239,7 @@ class _Batch:
                 for each in queued
                 if isinstance(refused := admission.peek(each.priced), Refused)
             ]
-        elif queued or self.journal.state.stopped is None:
+        elif queued or self.journal.state.stopped is None or self._unasked_canary():
             # What a transcript says of a line that goes on is about to be wrong.
             going_on = {line_of(each.priced.session) for each in queued}
             lines = enumerate(self.lines, start=1)
@@ -269,8 +272,16 @@ class _Batch:
     @property
     def _canary(self) -> int | None:
         """How many sessions the batch's canary is, once it was asked for."""
-        asked = self.order.canary or self.spec.canary
-        return asked or next((run.canary for run in self.journal.state.runs if run.canary), None)
+        return self.order.canary or self.spec.canary or self._asked_canary
+
+    @property
+    def _asked_canary(self) -> int | None:
+        """What the ledger says that it is; ``batch accept`` goes by that."""
+        return next((r.canary for r in reversed(self.journal.state.runs) if r.canary), None)
+
+    def _unasked_canary(self) -> bool:
+        """Whether a canary waits that the ledger does not know, its sessions having run before."""
+        return bool(self._waiting_canary()) and self._canary != self._asked_canary
 
     def _waiting_canary(self) -> tuple[str, ...]:
         """The sessions of a canary that nobody accepted yet."""
@@ -335,7 +346,7 @@ class _Batch:
             parallel=1 if self._waiting_canary() else spec.parallel,
             stop=order.stop,
             stop_file=order.stop_file or self.out / STOP_FILE,
-            watch=self._watch(ledger, jobs),
+            watch=self._watch(ledger),
             due=self._due,
             queue=self._queue,
             waits=order.waits,
@@ -378,9 +389,13 @@ class _Batch:
     def _totals(self) -> Totals:
         return self.journal.state.totals(len(self.slotted))
 
-    def _watch(self, ledger: BatchLedger, due: int) -> Watch:
+    def _watch(self, ledger: BatchLedger) -> Watch:
         order = self.order
-        done, total = len(self.slotted) - due, len(self.slotted)
+        standings = self._standings().values()
+        over = sum(not isinstance(each, Due) for each in standings)
+        total = len(self.slotted)
+        # By name: a session that a limit ended runs again after the wait.
+        ran: set[str] = set()
         counting = threading.Lock()
 
         def began(job: Job) -> None:
@@ -388,11 +403,10 @@ class _Batch:
             order.began(job)
 
         def ended(recorded: Recorded) -> None:
-            nonlocal done
             ledger.ended(recorded)
             with counting:
-                done += 1
-                order.ended(recorded, done, total)
+                ran.add(recorded.job.session)
+                order.ended(recorded, over + len(ran), total)
 
         def aborting(interrupt: BaseException) -> None:
             ledger.journal.append(RunAbort(signal=signal_of(interrupt)))

@@ -153,11 +153,12 @@ class Rounds:
         if recorded.refusal is None:
             self.in_a_row = 0
             return None
-        self.in_a_row += 1
         halt = halt_of(recorded.job.session, facts_of(recorded))
-        if halt is None and self.in_a_row >= IN_A_ROW:
-            return Halt(FAILURES, None)
-        return halt
+        if halt is not None:
+            return halt
+        # A limit or an outage is no failure of the sessions that met it.
+        self.in_a_row += 1
+        return Halt(FAILURES, None) if self.in_a_row >= IN_A_ROW else None
 
     def _halting(self, halt: Halt, ended: Round, halted: threading.Event) -> None:
         """Write a halt down, and start nothing more of this round."""

@@ -245,6 +245,24 @@ def test_sessions_that_fail_one_after_another_stop_a_batch(batch: Batch) -> None
     assert (halt.rule, halt.session) == ("failures", None)
 
 
+def test_sessions_that_a_limit_ended_are_no_failures_in_a_row(batch: Batch) -> None:
+    acts = [*([Failing()] * 8), Act(code=13, requests=1), Act()]
+    report = batch.run(host_of(batch, *acts), waits=Clock().waits())
+    assert code_of(report) == 17
+    assert (report.totals.recorded, report.totals.failed) == (2, 1)
+    assert {halt.rule for halt in state_of(batch).halts} == {"usage-limit"}
+
+
+def test_a_session_that_runs_again_after_a_wait_is_counted_once(batch: Batch) -> None:
+    told: list[tuple[int, int]] = []
+    batch.run(
+        host_of(batch, Failing(), Act()),
+        waits=Clock().waits(),
+        ended=lambda _, done, total: told.append((done, total)),
+    )
+    assert told == [(1, 3), (1, 3), (2, 3), (3, 3)]
+
+
 def test_a_cap_below_one_session_is_16_and_starts_nothing_o27(batch: Batch) -> None:
     report = capped(batch, 0.24).run()
     assert code_of(report) == 16
@@ -443,6 +461,21 @@ def order_of(batch: Batch) -> list[str]:
     order = json.loads((batch.out / "batch.json").read_bytes())["order"]
     assert isinstance(order, list)
     return order
+
+
+@pytest.mark.parametrize("given", [{"canary": 1}, {}])
+def test_a_canary_that_is_asked_for_after_its_sessions_ran_can_be_accepted(
+    batch: Batch, given: dict[str, int]
+) -> None:
+    batch.run(host_of(batch), max_sessions=2)
+    if not given:
+        batch = replace(batch, spec=structs.replace(batch.spec, canary=1))
+    for _ in range(2):
+        report = batch.run(host_of(batch), **given)
+        assert (code_of(report), report.ran) == (15, 0)
+        assert "batch accept" in report.standing.reasons[0]
+    assert len(accept_canary(batch.out)) == 1
+    assert code_of(batch.run(host_of(batch), **given)) == 0
 
 
 def test_a_canary_that_did_not_end_or_failed_is_not_accepted_q36(batch: Batch) -> None:
