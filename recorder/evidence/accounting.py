@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from msgspec import structs
+
 from proxy.egress import read
 from recorder.evidence.corroboration_provider import MESSAGES_PATH
 from recorder.evidence.pricing import PLACES, PriceTable, dollars, tokens_of
@@ -34,14 +36,13 @@ class Account:
     def cost(self, stated: Decimal | None) -> Cost:
         """The one figure, to 6 places: the harness's own where it stated one, else the table's.
 
-        A stated 0 beside tokens is no figure: some harnesses write 0 where they have no price.
+        A stated 0 beside tokens, or beside requests whose tokens nobody knows, is no figure: some
+        harnesses write 0 where they have no price.
         """
         if stated is None:
             return self.estimate
-        if (
-            stated == 0
-            and self.tokens is not None
-            and any((self.tokens.input, self.tokens.output, self.tokens.cache_write))
+        if stated == 0 and (
+            self.requests if self.tokens is None else any(structs.astuple(self.tokens))
         ):
             return Unknown()
         return Reported(stated.quantize(PLACES))

@@ -21,6 +21,8 @@ from recorder.refusal import ExitCode, Refusal
 SCHEMA = "recorder-prices/1"
 MILLION = Decimal(1_000_000)
 PLACES = Decimal("0.000001")
+HIGHEST = MILLION
+"""A rate of a dollar a token: above it a table is mistaken, and sums need not be exact."""
 
 _DATED = re.compile(r"(?P<name>.+)-(?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2})")
 
@@ -79,8 +81,13 @@ def parse_prices(text: str, name: str) -> PriceTable:
     if table.schema != SCHEMA:
         raise Refusal(ExitCode.USAGE, f"{name}: schema is {table.schema}, and {SCHEMA} is read")
     for model, rates in table.models.items():
-        if any(rate is not None and rate < 0 for rate in msgspec.structs.astuple(rates)):
-            raise Refusal(ExitCode.USAGE, f"{name}: a rate of {model} is below 0")
+        for rate in msgspec.structs.astuple(rates):
+            if rate is not None and not (rate.is_finite() and 0 <= rate <= HIGHEST):
+                raise Refusal(
+                    ExitCode.USAGE,
+                    f"{name}: a rate of {model} is {rate}: it is a number from 0 to {HIGHEST}, "
+                    "in dollars per million tokens",
+                )
     return table
 
 

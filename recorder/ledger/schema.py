@@ -33,7 +33,11 @@ def made_schema() -> dict[str, Any]:
         if "description" in part:
             part["description"] = " ".join(part["description"].split())
     made["Digest"] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
-    made["Dollars"] = {"description": "decimal text", "type": "string", "pattern": r"^\d+(\.\d+)?$"}
+    made["Dollars"] = {
+        "description": "decimal text",
+        "type": "string",
+        "pattern": r"^\d+(\.\d+)?(E[+-]\d+)?$",
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of a batch's ledger",

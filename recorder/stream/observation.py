@@ -38,6 +38,8 @@ REHEARSAL_MESSAGE_PREFIX = "msg_rehearsal"
 SYNTHETIC_MODEL = "<synthetic>"
 TURN_CAP_SUBTYPE = "error_max_turns"
 COMMAND_LIFECYCLE = "command_lifecycle"
+DOLLARS_LIMIT = 1_000_000_000
+"""No session costs so much: a figure above it is not one."""
 NO_TAG = "(no tag)"
 
 
@@ -478,5 +480,4 @@ def _dollars(value: Any) -> Decimal | None:
     """The number as it was printed: a double's shortest form is what JavaScript writes."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    dollars = Decimal(str(value))
-    return dollars if dollars.is_finite() and dollars >= 0 else None
+    return Decimal(str(value)) if 0 <= value < DOLLARS_LIMIT else None

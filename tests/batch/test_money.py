@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.batch.money import Sum, counted, line_of, money_of
-from recorder.ledger.entries import Cost, Estimated, Line, Reported, SessionDecision, Unknown
+from recorder.evidence.accounting import Account
+from recorder.ledger.entries import (
+    Cost,
+    Estimated,
+    Line,
+    Reported,
+    SessionDecision,
+    Tokens,
+    Unknown,
+)
 from recorder.ledger.state import Attempt
 from tests.batch.ledgers import CENT, TOKENS, end, pinned_line, run_start, start, state_of
 
@@ -125,6 +135,29 @@ def test_against_a_cap_an_unknown_cost_is_what_was_held() -> None:
     assert counted(held) == 0
     held.end = end("s", cost=Estimated(Decimal("0.75"), ("m",)))
     assert counted(held) == Decimal("0.75")
+
+
+@pytest.mark.parametrize(
+    ("requests", "tokens", "known"),
+    [
+        (1, (0, 0, 0, 5), False),
+        (1, (1, 0, 0, 0), False),
+        (1, None, False),
+        (1, (0, 0, 0, 0), True),
+        (0, (0, 0, 0, 0), True),
+        (None, None, True),
+    ],
+)
+def test_a_reported_0_beside_what_was_asked_is_unknown(
+    requests: int | None, tokens: tuple[int, int, int, int] | None, known: bool
+) -> None:
+    counts = (
+        None
+        if tokens is None
+        else Tokens(input=tokens[0], output=tokens[1], cache_write=tokens[2], cache_read=tokens[3])
+    )
+    cost = Account(requests, counts, Unknown(), True).cost(Decimal(0))
+    assert isinstance(cost, Reported if known else Unknown)
 
 
 def test_a_session_s_line_is_in_its_name() -> None:

@@ -96,7 +96,10 @@ def test_a_usage_without_cache_read_and_wrote_none() -> None:
         ("models: [", "prices.yaml, line 1, column 10"),
         (TABLE.replace("recorder-prices/1", "other/1"), "schema is other/1"),
         (TABLE.replace("output: 2", "outputs: 2"), "$.models[...]"),
-        (TABLE.replace("input: 1,", "input: -1,"), "a rate of gpt-9 is below 0"),
+        (TABLE.replace("input: 1,", "input: -1,"), "a rate of gpt-9 is -1"),
+        (TABLE.replace("input: 1,", "input: NaN,"), "a rate of gpt-9 is NaN"),
+        (TABLE.replace("input: 1,", "input: .inf,"), "a rate of gpt-9 is Infinity"),
+        (TABLE.replace("input: 1,", "input: 1e30,"), "a rate of gpt-9 is 1E+30"),
         ("schema: recorder-prices/1\n", "date"),
     ],
 )

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from msgspec import structs
 
 from recorder.ledger.chain import digest_of, ledger_schema, read
-from recorder.ledger.entries import LedgerCut, SessionDecision
+from recorder.ledger.entries import Caps, LedgerCut, SessionDecision
 from recorder.ledger.journal import open_journal, read_state
 from recorder.ledger.schema import KINDS, made_schema
 from recorder.ledger.state import OrderError, State, fold, fold_reading
@@ -52,6 +53,13 @@ def test_every_kind_is_of_the_schema_and_each_of_its_members_is_needed(ledger: b
         for member in line:
             assert not validator.is_valid({k: v for k, v in line.items() if k != member}), member
         assert not validator.is_valid({**line, "more": 1})
+
+
+@pytest.mark.parametrize("dollars", ["0.0000001", "1e22", "0", "12.50"])
+def test_every_amount_that_can_be_written_is_of_the_schema(dollars: str, tmp_path: Path) -> None:
+    caps = Caps(batch=Decimal(dollars), session=None, tiers={})
+    line = json.loads(write(tmp_path, [structs.replace(run_start(), caps=caps)]))
+    assert list(Draft202012Validator(ledger_schema()).iter_errors(line)) == []
 
 
 def test_the_chain_is_checked_by_public_tools(ledger: bytes, tmp_path: Path) -> None:
