@@ -19,6 +19,8 @@ FIRST_SECONDS = 300.0
 LONGEST_SECONDS = 3600.0
 MARGIN_SECONDS = 30.0
 """After a reset: whose clock is a little ahead asks too early, and asking costs a session."""
+LONGEST_RESET_SECONDS = 8 * 24 * 3600.0
+"""The longest limit is of a week. What is told to be further off is no time, or another clock's."""
 RENEWAL_SECONDS = 24 * 3600.0
 """For so long a credential is waited for, once."""
 TOLD_SECONDS = 600.0
@@ -85,7 +87,8 @@ class Waiting(Generic[E]):
         halt = _halt_of(state)
         if halt.rule.passes == "once renewed":
             return RENEWAL_SECONDS
-        if halt.until is not None and (left := halt.until - self.now()) > 0:
+        left = 0.0 if halt.until is None else halt.until - self.now()
+        if 0 < left <= LONGEST_RESET_SECONDS:
             return left + MARGIN_SECONDS
         return min(FIRST_SECONDS * 2.0 ** (self.fruitless - 1), LONGEST_SECONDS)
 

@@ -9,7 +9,6 @@ which it resets, in seconds since 1970; the text tells it to the hour alone, so 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,8 @@ import msgspec
 
 from recorder.stream.lines import split_lines
 
+TIME_LIMIT = 253_402_300_800
+"""The year 10000: no time of a limit, and milliseconds where seconds are meant are above it."""
 API_ERROR = "api_error"
 RETRY = "api_retry"
 
@@ -87,7 +88,7 @@ def _resets_at(parameters: Any) -> float | None:
     seconds = limit.get("resetsAt") if isinstance(limit, dict) else None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
-    return float(seconds) if math.isfinite(seconds) and seconds > 0 else None
+    return float(seconds) if 0 < seconds < TIME_LIMIT else None
 
 
 def _text(value: Any) -> str | None:

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.batch.halts import RULES, Halt
-from recorder.batch.waiting import MARGIN_SECONDS, StoppedError, Waiting
+from recorder.batch.waiting import (
+    LONGEST_RESET_SECONDS,
+    MARGIN_SECONDS,
+    StoppedError,
+    Waiting,
+)
 
 RULE = {rule.name: rule for rule in RULES}
 OUTAGE = Halt(RULE["outage"], "s")
@@ -77,6 +82,13 @@ def test_a_reset_time_is_waited_for_whatever_came_before() -> None:
 def test_a_reset_time_that_is_over_is_backed_off_from() -> None:
     clock = Clock()
     clock.through(Run(Halt(RULE["usage-limit"], "s", clock.time - 1)), Run())
+    assert clock.waits == [300]
+
+
+def test_a_reset_that_no_limit_has_is_backed_off_from() -> None:
+    clock = Clock()
+    far = Halt(RULE["usage-limit"], "s", clock.time + LONGEST_RESET_SECONDS + 1)
+    clock.through(Run(far), Run())
     assert clock.waits == [300]
 
 

@@ -61,7 +61,7 @@ def test_a_line_that_cannot_be_read_says_nothing() -> None:
     odd = line(type="assistant", is_api_error_message=True, api_error_params=[1], error={})
     ended = result(is_error=True, terminal_reason="api_error", api_error_status=True)
     assert failure_of([odd, ended]) == Failure(None, None, None, None, 0)
-    for told in (True, "soon", -1, None, float("inf")):
+    for told in (True, "soon", -1, None, float("inf"), 1_796_083_200_000, 10**30):
         limit = {"rate_limit_info": {"resetsAt": told}}
         odd = line(type="assistant", is_api_error_message=True, api_error_params=limit)
         found = failure_of([odd.replace(b"Infinity", b"1e400"), ended])
