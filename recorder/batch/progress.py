@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from rich.console import Console, Group, RenderableType
@@ -70,7 +70,7 @@ class Progress:
 
     def said(self, reason: str) -> None:
         """One line of the recorder's own, above the picture."""
-        self._console.print(f"recorder: {reason}", highlight=False, markup=False, soft_wrap=True)
+        self._print(f"recorder: {reason}", soft_wrap=True)
 
     def waits(self, halt: Halt, seconds: float) -> None:
         until = datetime.fromtimestamp(time.time() + seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -79,12 +79,25 @@ class Progress:
     def _line(self, what: str) -> None:
         if not self._console.is_terminal:
             seconds = self._clock() - self._started
-            self._console.print(f"{seconds:6.1f} s  {what}", highlight=False, markup=False)
+            self._print(f"{seconds:6.1f} s  {what}")
+
+    def _print(self, text: str, *, soft_wrap: bool = False) -> None:
+        # Whoever read it closed it, or the terminal is gone. The ledger has all of it, and a batch
+        # that spends is not ended for its picture.
+        with suppress(OSError):
+            self._console.print(text, highlight=False, markup=False, soft_wrap=soft_wrap)
 
     def _picture(self) -> RenderableType:
         return Text("planning") if self.status is None else picture(self.status())
 
 
+class Outlived(Console):
+    """A console that a batch outlives: rich's own ends the process where nobody reads it."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
 def standard_error() -> Console:
     """Where progress goes: standard output is the result's."""
-    return Console(stderr=True, file=sys.stderr)
+    return Outlived(stderr=True, file=sys.stderr)

@@ -38,7 +38,7 @@ from recorder.engine.connect import docker_host
 from recorder.evidence.signing_batch import sign_batch
 from recorder.evidence.signing_keys import DEFAULT_NAME, key_directory, own_key
 from recorder.ledger.journal import Journal, read_state
-from recorder.refusal import ExitCode, Refusal
+from recorder.refusal import ExitCode, Interrupt, Refusal
 from recorder.session.credentials import Choice, require_lasting, warning_of
 from recorder.session.leftovers import work_directory
 
@@ -93,7 +93,8 @@ def run(
         typer.Option(help="A file that, once it is there, stops new starts.  [default: OUT/stop]"),
     ] = None,
     heartbeat: Annotated[
-        float, typer.Option(min=0, help="Seconds between the ledger's heartbeats; 0: none.")
+        float,
+        typer.Option(min=0, max=86_400, help="Seconds between the ledger's heartbeats; 0: none."),
     ] = HEARTBEAT_SECONDS,
 ) -> None:
     """Record the sessions of a batch that are missing, and assemble what is whole."""
@@ -199,18 +200,22 @@ def status(
 ) -> None:
     """Say how a batch stands, from its ledger alone; nothing is written."""
     console = Console()
-    while True:
-        found = _status(directory)
-        if as_json:
-            print(msgspec.json.encode(found).decode())
-        elif watch and console.is_terminal:
-            console.clear()
-            console.print(picture(found))
-        else:
-            print("\n".join(found.said()))
-        if not watch or found.over:
-            return
-        time.sleep(WATCH_SECONDS)
+    try:
+        while True:
+            found = _status(directory)
+            if as_json:
+                print(msgspec.json.encode(found).decode(), flush=watch)
+            elif watch and console.is_terminal:
+                console.clear()
+                console.print(picture(found))
+            else:
+                print("\n".join(found.said()), flush=watch)
+            if not watch or found.over:
+                return
+            time.sleep(WATCH_SECONDS)
+    except Interrupt as interrupt:
+        # Whoever stops looking stops nothing of the batch, and is not told so.
+        raise typer.Exit(128 + interrupt.number) from interrupt
 
 
 def _status(directory: Path) -> Status:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from rich.console import Console
 
 from recorder.batch.halts import RULES, Halt
-from recorder.batch.progress import Progress, picture
+from recorder.batch.progress import Progress, picture, standard_error
 from recorder.batch.status import Status, status_of
 from recorder.refusal import ExitCode, Refusal
 from tests.batch.ledgers import end, run_start, start, state_of
@@ -61,6 +63,21 @@ def test_on_a_terminal_the_status_is_drawn_and_refusals_stay_above_it() -> None:
     assert "money: $0.25 of $2.00" in drawn
     assert "recorder: session s: why" in drawn
     assert f"s  {NAME}" not in drawn
+
+
+@pytest.mark.parametrize("code", [errno.EPIPE, errno.EIO])
+def test_a_batch_outlives_whoever_reads_its_progress(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise OSError(code, "nobody reads")
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    progress = Progress(standard_error())
+    progress.began(ended().job)
+    progress.ended(ended("session s: why"), 1, 4)
+    progress.said("more")
 
 
 def test_a_picture_is_a_bar_and_the_status_own_lines() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.batch.null_host import Batch, spec_of
+from tests.batch.null_host import Act, Batch, DriverKilledError, NullHost, spec_of
 from tests.cli.test_refusals import Run, out, refused, run
 from tests.recording.rig import EXAMPLES
 
@@ -32,6 +35,30 @@ def test_a_cap_that_is_none_is_usage_q01(run: Run, out: Path, written: str) -> N
     ran = run("batch", "run", SPEC, "--out", out, f"--cap-dollars={written}")
     assert ran.code == 2
     assert not out.exists()
+
+
+@pytest.mark.parametrize("written", ["-1", "inf", "1e20"])
+def test_a_heartbeat_that_no_clock_can_wait_for_is_usage(run: Run, out: Path, written: str) -> None:
+    assert run("batch", "run", SPEC, "--out", out, f"--heartbeat={written}").code == 2
+    assert not out.exists()
+
+
+def test_who_stops_watching_stops_nothing_and_is_told_nothing(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "corpus", tmp_path / "corpus")
+    batch = Batch(tmp_path / "corpus", tmp_path / "out", spec_of(tmp_path / "corpus"))
+    killer = NullHost(batch.provider, lambda *_: Act(dies="started"))
+    with pytest.raises(DriverKilledError):
+        batch.run(killer)
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "recorder.cli.app", "batch", "status", "--watch", str(batch.out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert watching.stdout is not None
+    assert watching.stdout.readline().startswith(b"running: ")
+    watching.send_signal(signal.SIGINT)
+    _, said = watching.communicate(timeout=30)
+    assert (watching.returncode, said) == (130, b"")
 
 
 def test_a_stop_file_refuses_a_batch_before_an_engine_is_asked_q25(run: Run, out: Path) -> None:
