@@ -15,7 +15,7 @@ import msgspec
 from msgspec import structs
 
 from recorder.batch.given import require_pin
-from recorder.batch.line import PlanSource, plan_line, read_disciplines
+from recorder.batch.line import LineFaults, PlanSource, plan_line, read_disciplines
 from recorder.batch.spec import BatchSpec, LineSpec, with_count
 from recorder.plan.census import take_census
 from recorder.plan.composition import dollars
@@ -246,9 +246,12 @@ def dry_run(
     read_disciplines(corpus, declaration)
     source = PlanSource(spec.plan_command, spec.lock, spec.seed, take_census(corpus, declaration))
     planned: list[tuple[LineSpec, RunPlan]] = []
-    for line in spec.lines:
+    faults = LineFaults()
+    for number, line in enumerate(spec.lines, start=1):
         own = with_count(spec, line, planned[0][1].repetitions if planned else None)
-        planned.append((line, _planned(corpus, _repeated(own, repetitions), source)))
+        with faults.of(number):
+            planned.append((line, _planned(corpus, _repeated(own, repetitions), source)))
+    faults.require_none()
     require_pin(spec.pin, corpus, planned[0][1].members.tree)
     answered(probe.id for _, plan in planned for probe in plan.probes)
     lines: list[PricedLine] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -25,6 +27,9 @@ from recorder.workspace.leaks import file_leaks
 from recorder.workspace.manifest import digest_of, manifest_of, write_manifest
 from recorder.workspace.seal import seal
 from recorder.workspace.servers import MCP_FILE, servers_of
+
+# As `recorder plan` names what a line of a batch has without the dashes.
+_MEMBERS = ("--tier ", "--arm ", "--category ", "--exclude ", "--repetitions ")
 
 
 @dataclass(frozen=True)
@@ -111,23 +116,53 @@ def plan_line(corpus: Path, spec: LineSpec, source: PlanSource) -> RunPlan:
     return run_plan_of(composed)
 
 
+class LineFaults:
+    """What the lines of a batch ask of a corpus in vain, told all at once."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+        self._code: ExitCode | None = None
+
+    @contextmanager
+    def of(self, number: int) -> Iterator[None]:
+        """Keep the refusal of a line's own members, by the names that they have in the file."""
+        try:
+            yield
+        except Refusal as refusal:
+            if not refusal.reasons[0].startswith(_MEMBERS):
+                raise
+            self._code = self._code or refusal.code
+            self._found += (f"line {number}: {reason[2:]}" for reason in refusal.reasons)
+
+    def require_none(self) -> None:
+        """Refuses with the first one's code (2 or 5), every reason told."""
+        if self._code is not None:
+            raise Refusal(self._code, *self._found)
+
+
 def lay_lines(spec: BatchSpec, corpus: Path, work: Path) -> list[LaidLine]:
-    """Every line of a batch, its tree under ``work``. Refuses (2) a line without a turn cap."""
+    """Every line of a batch, its tree under ``work``.
+
+    Refuses (2) a line without a turn cap, and (2, 5) what lines ask in vain.
+    """
     laid: list[LaidLine] = []
+    faults = LineFaults()
     for number, line in enumerate(spec.lines, start=1):
         counted = with_count(spec, line, laid[0].repetitions if laid else None)
-        laid.append(
-            lay_line(
-                corpus,
-                counted,
-                work / str(number),
-                seed=spec.seed,
-                lock=spec.lock,
-                max_turns=spec.max_turns,
-                need_cap=True,
-                plan_command=spec.plan_command,
+        with faults.of(number):
+            laid.append(
+                lay_line(
+                    corpus,
+                    counted,
+                    work / str(number),
+                    seed=spec.seed,
+                    lock=spec.lock,
+                    max_turns=spec.max_turns,
+                    need_cap=True,
+                    plan_command=spec.plan_command,
+                )
             )
-        )
+    faults.require_none()
     return laid
 
 

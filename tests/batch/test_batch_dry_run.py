@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recorder.batch.dry_run import DryRun, Share, dry_run
+from recorder.batch.line import lay_lines
 from recorder.batch.spec import BatchSpec, LineSpec
 from recorder.cli import app
 from recorder.plan.composition import compose_plan
@@ -455,3 +456,29 @@ def test_a_leak_ends_with_nine_after_everything_is_said_p18(
     assert "leak PROBE-S0 CLAUDE.md a secret of s0" in out
     assert "total: 11 sessions" in out
     assert "CLAUDE.md" in err
+
+
+def test_what_lines_ask_in_vain_is_told_at_once_by_the_line(corpus: Path, tmp_path: Path) -> None:
+    lines = [
+        line("present", repetitions=1),
+        line("presnt"),
+        line("absent", exclude=("PROBE-NO",)),
+        line("absent", tier="campagne"),
+    ]
+    told = []
+    with pytest.raises(Refusal) as refused:
+        report(corpus, lines, tmp_path)
+    told.append(refused.value)
+    spec = BatchSpec(corpus=str(corpus), model="m", lines=tuple(lines))
+    with pytest.raises(Refusal) as refused:
+        lay_lines(spec, corpus, tmp_path / "laid")
+    told.append(refused.value)
+    for each in told:
+        assert [reason.partition(" the ")[0] for reason in each.reasons] == [
+            "line 2: arm presnt:",
+            "line 3: exclude PROBE-NO: no probe of this corpus",
+            "line 4: tier campagne:",
+        ]
+    # A fault of the whole batch is told as it is, and once.
+    with pytest.raises(Refusal, match=r"^[^:]*nowhere: is no directory"):
+        report(corpus.with_name("nowhere"), lines, tmp_path)
