@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Literal
 
@@ -11,10 +11,19 @@ import msgspec
 
 from recorder.ledger.entries import RunAbort, RunEnd, Totals
 from recorder.ledger.state import Attempt, State
+from recorder.refusal import ExitCode
 
 SILENT_SECONDS = 150.0
 """Two heartbeats and a half: a driver that wrote nothing for so long is not there any more."""
 REFUSALS = 3
+
+# docs/batch.md has the same as a table.
+_GOING_ON: Mapping[int, str] = {
+    ExitCode.LEFT: "run the same command again",
+    ExitCode.CAP: "no cap lets more start, or the disk is full",
+    ExitCode.FAILED: "sessions failed: `--retry failed` runs them again",
+    ExitCode.UNCERTAIN: "sessions may have spent: see `recorder batch reconcile`",
+}
 
 Phase = Literal["planned", "running", "halted", "silent", "ended", "aborted"]
 """``planned``: nothing ran yet. ``halted``: the driver waits, or ended so. ``silent``: it wrote
@@ -42,7 +51,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``uncertain`` have no end and no driver that runs them. ``cap`` is the batch's own, in dollars;
     ``reserved`` is held for what runs. ``per_hour`` are ended sessions of the latest run, and
     ``seconds_left`` what is left at that rate; None before one ended. ``until`` is when a halt
-    passes, in seconds since 1970. ``code``: what the latest run ended with.
+    passes, in seconds since 1970. ``code``: what the latest run ended with. ``canary``: so many
+    sessions ran first and wait to be accepted; None where none do.
     """
 
     phase: Phase
@@ -63,6 +73,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     halts: tuple[str, ...]
     until: float | None
     code: int | None
+    canary: int | None
 
     @property
     def over(self) -> bool:
@@ -81,6 +92,17 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             yield f"failed: {refusal.session} with exit {refusal.code}{_word(refusal.failure)}"
         for halt in self.halts:
             yield f"halted: {halt}"
+        if (going_on := self.going_on()) is not None:
+            yield going_on
+
+    def going_on(self) -> str | None:
+        """What the latest run ended with and what goes on from there; None where nothing is."""
+        if not self.code:
+            return None
+        what = _GOING_ON.get(self.code)
+        if self.code == ExitCode.LEFT and self.canary is not None:
+            what = f"the canary of {self.canary} waits for `recorder batch accept`"
+        return f"exit {self.code}" + ("" if what is None else f": {what}")
 
     def sessions(self) -> str:
         done = self.recorded + self.failed + self.left_out
@@ -156,7 +178,15 @@ def status_of(state: State, now: float) -> Status:
         halts=tuple(dict.fromkeys(found.rule for found in state.halts)),
         until=until,
         code=stopped.code if isinstance(stopped, RunEnd) else None,
+        canary=_waiting_canary(state, totals),
     )
+
+
+def _waiting_canary(state: State, totals: Totals) -> int | None:
+    asked = next((run.canary for run in reversed(state.runs) if run.canary), None)
+    if asked is None or state.accepted is not None:
+        return None
+    return asked if totals.recorded + totals.failed + totals.left_out >= asked else None
 
 
 def _phase(state: State, alive: bool, runs: bool) -> Phase:

@@ -20,6 +20,7 @@ from recorder.batch.canary import accept_canary
 from recorder.batch.driving import Order, run_batch
 from recorder.batch.dry_run import dry_run
 from recorder.batch.given import given_of
+from recorder.batch.pinned import Pinned
 from recorder.batch.progress import Progress, picture, standard_error
 from recorder.batch.rounds import Waits
 from recorder.batch.spec import BatchSpec, read_spec
@@ -39,6 +40,7 @@ from recorder.evidence.signing_batch import sign_batch
 from recorder.evidence.signing_keys import DEFAULT_NAME, key_directory, own_key
 from recorder.ledger.journal import Journal, read_state
 from recorder.refusal import ExitCode, Interrupt, Refusal
+from recorder.report.terminal import REHEARSAL
 from recorder.session.credentials import Choice, require_lasting, warning_of
 from recorder.session.leftovers import work_directory
 
@@ -64,7 +66,10 @@ def run(
     rehearse: Annotated[
         Path | None, typer.Option(help="A script that answers instead of the provider.")
     ] = None,
-    parallel: Annotated[int | None, typer.Option(min=1, max=16)] = None,
+    parallel: Annotated[
+        int | None,
+        typer.Option(min=1, max=16, help="Sessions at once, in the place of the file's number."),
+    ] = None,
     key: Annotated[
         str, typer.Option(help="The key that signs the batch; without one it is unsigned.")
     ] = DEFAULT_NAME,
@@ -193,13 +198,14 @@ def _source(read: BatchSpec, beside: Path, rehearse: Path | None, *, wait: bool)
 @batch.command("status")
 def status(
     directory: Annotated[Path, typer.Argument(help="The output directory of a batch.")],
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program to read.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show it until its driver has ended.")
     ] = False,
 ) -> None:
     """Say how a batch stands, from its ledger alone; nothing is written."""
     console = Console()
+    notes = [REHEARSAL] if _rehearsed(directory) else []
     try:
         while True:
             found = _status(directory)
@@ -207,15 +213,24 @@ def status(
                 print(msgspec.json.encode(found).decode(), flush=watch)
             elif watch and console.is_terminal:
                 console.clear()
-                console.print(picture(found))
+                console.print(*notes, picture(found), sep="\n")
             else:
-                print("\n".join(found.said()), flush=watch)
+                print("\n".join([*notes, *found.said()]), flush=watch)
             if not watch or found.over:
                 return
             time.sleep(WATCH_SECONDS)
     except Interrupt as interrupt:
         # Whoever stops looking stops nothing of the batch, and is not told so.
         raise typer.Exit(128 + interrupt.number) from interrupt
+
+
+def _rehearsed(directory: Path) -> bool:
+    """Whether a script answers. A batch.json that cannot be read says nothing of it here."""
+    try:
+        data = (directory / "batch.json").read_bytes()
+        return msgspec.json.decode(data, type=Pinned).rehearsal is not None
+    except (OSError, msgspec.MsgspecError):
+        return False
 
 
 def _status(directory: Path) -> Status:
@@ -255,7 +270,7 @@ def plan(
     tools: Annotated[
         bool, typer.Option("--tools", help="Ask MCP servers for their tools, in containers.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program to read.")] = False,
 ) -> None:
     """Say what a batch would run, cost and leak, and what is wrong with it; nothing is spent.
 

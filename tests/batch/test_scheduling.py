@@ -439,7 +439,9 @@ def test_without_waiting_a_credential_that_expires_halts(batch: Batch) -> None:
 def test_a_canary_runs_alone_and_waits_for_a_person_q08_q37_q38_q39(batch: Batch) -> None:
     wide = replace(batch, spec=structs.replace(batch.spec, parallel=3))
     host = host_of(wide)
-    report = wide.run(host, canary=2)
+    counted: list[tuple[int, int]] = []
+    report = wide.run(host, canary=2, ended=lambda _, over, of: counted.append((over, of)))
+    assert counted == [(1, 3), (2, 3)]
     assert (code_of(report), report.ran, host.most) == (15, 2, 1)
     assert f"`recorder batch accept {batch.out}`" in report.standing.reasons[0]
     first = names_of(wide)

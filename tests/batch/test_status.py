@@ -6,9 +6,19 @@ from decimal import Decimal
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from recorder.batch.status import SILENT_SECONDS, duration, status_of
-from recorder.ledger.entries import Estimated, Heartbeat, Line, RunAbort, RunEnd, RunHalt, Unknown
+from recorder.ledger.entries import (
+    BatchAccept,
+    Estimated,
+    Heartbeat,
+    Line,
+    RunAbort,
+    RunEnd,
+    RunHalt,
+    Unknown,
+)
 from recorder.ledger.state import State
 from tests.batch.ledgers import end, run_start, start, state_of
 
@@ -76,6 +86,34 @@ def test_a_halt_is_told_until_sessions_run_again() -> None:
     ended = [*lines, run_end(15)]
     status = status_of(state_of(*ended, began=0), 1e9)
     assert (status.phase, status.code) == ("halted", 15)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (15, "exit 15: run the same command again"),
+        (16, "exit 16: no cap lets more start, or the disk is full"),
+        (17, "exit 17: sessions failed: `--retry failed` runs them again"),
+        (18, "exit 18: sessions may have spent: see `recorder batch reconcile`"),
+        (12, "exit 12"),
+    ],
+)
+def test_an_end_with_work_left_is_told_with_what_goes_on(code: int, said: str) -> None:
+    state = state_of(run_start(6), start(NAMES[0]), end(NAMES[0]), run_end(code))
+    assert list(status_of(state, 1e9).said())[-1] == said
+    done = state_of(run_start(6), start(NAMES[0]), end(NAMES[0]), run_end(0))
+    assert not any("exit" in line for line in status_of(done, 1e9).said())
+
+
+def test_a_canary_that_waits_is_told_until_it_is_accepted() -> None:
+    lines: list[Line] = [structs.replace(run_start(6), canary=1), start(NAMES[0])]
+    assert status_of(state_of(*lines, began=0), 5).canary is None
+    lines += [end(NAMES[0]), run_end(15)]
+    status = status_of(state_of(*lines), 1e9)
+    assert list(status.said())[-1] == "exit 15: the canary of 1 waits for `recorder batch accept`"
+    accepted = [*lines, BatchAccept(sessions=(NAMES[0],), reason=None)]
+    status = status_of(state_of(*accepted), 1e9)
+    assert list(status.said())[-1] == "exit 15: run the same command again"
 
 
 def test_how_the_latest_run_ended() -> None:

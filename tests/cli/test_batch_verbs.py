@@ -135,6 +135,16 @@ def test_status_is_told_from_the_ledger_alone_and_writes_nothing(run: Run, batch
     assert {path: path.stat().st_mtime_ns for path in batch.out.rglob("*")} == before
 
 
+def test_the_status_of_a_rehearsal_says_that_it_is_one(run: Run, batch: Batch) -> None:
+    batch.run()
+    assert "ehears" not in run("batch", "status", batch.out).out
+    pinned = batch.out / "batch.json"
+    pinned.write_text(pinned.read_text().replace('"rehearsal": null', '"rehearsal": "sha256:0"'))
+    said = run("batch", "status", batch.out).out.splitlines()
+    assert said[0].startswith("Rehearsal, not a measurement")
+    assert said[1] == "ended: 3 of 3 sessions over, 3 recorded"
+
+
 def test_a_canary_is_accepted_with_a_reason(run: Run, batch: Batch) -> None:
     batch.run(canary=1)
     ran = run("batch", "accept", batch.out, "--reason", "it reads what it should")
