@@ -34,11 +34,20 @@ def picture(status: Status) -> RenderableType:
 
 
 class Progress:
-    """Told by the driver, from any thread. ``status`` is asked for each picture, once it is set."""
+    """Told by the driver, from any thread. ``status`` is asked for each picture, once it is set.
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    ``legible`` makes a line of text that a corpus or a session wrote.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+        legible: Callable[[str], str] = str,
+    ) -> None:
         self._console = console
         self._clock = clock
+        self._legible = legible
         self._started = clock()
         self.status: Callable[[], Status] | None = None
 
@@ -70,7 +79,7 @@ class Progress:
 
     def said(self, reason: str) -> None:
         """One line of the recorder's own, above the picture."""
-        self._print(f"recorder: {reason}", soft_wrap=True)
+        self._print(f"recorder: {self._legible(reason)}", soft_wrap=True)
 
     def waits(self, halt: Halt, seconds: float) -> None:
         until = datetime.fromtimestamp(time.time() + seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -28,6 +28,7 @@ from recorder.cli import (
     transform,
 )
 from recorder.refusal import ExitCode, Interrupt, Refusal
+from recorder.report.visible import one_line
 
 app = typer.Typer(
     name="recorder",
@@ -67,9 +68,12 @@ def _options(
 
 
 def say(code: int, *reasons: str) -> int:
-    """One line a reason on standard error, and the exit code."""
+    """One line a reason on standard error, and the exit code.
+
+    A reason names what a corpus or a session wrote: no character of it moves a cursor.
+    """
     for reason in reasons:
-        print(f"recorder: {' '.join(reason.split())}", file=sys.stderr)
+        print(f"recorder: {one_line(' '.join(reason.split()))}", file=sys.stderr)
     return int(code)
 
 

@@ -41,6 +41,7 @@ from recorder.evidence.signing_keys import DEFAULT_NAME, key_directory, own_key
 from recorder.ledger.journal import Journal, read_state
 from recorder.refusal import ExitCode, Interrupt, Refusal
 from recorder.report.terminal import REHEARSAL
+from recorder.report.visible import one_line
 from recorder.session.credentials import Choice, require_lasting, warning_of
 from recorder.session.leftovers import work_directory
 
@@ -119,7 +120,7 @@ def run(
             raise typer.BadParameter(f"--cap-dollars {cap_dollars}: it is more than 0")
         read = structs.replace(read, caps=structs.replace(read.caps, batch_dollars=cap_dollars))
     source = _source(read, spec.parent, rehearse, wait=wait)
-    progress = Progress(standard_error())
+    progress = Progress(standard_error(), legible=one_line)
 
     def opened(journal: Journal) -> None:
         def status() -> Status:
@@ -215,7 +216,7 @@ def status(
                 console.clear()
                 console.print(*notes, picture(found), sep="\n")
             else:
-                print("\n".join([*notes, *found.said()]), flush=watch)
+                print("\n".join([*notes, *map(one_line, found.said())]), flush=watch)
             if not watch or found.over:
                 return
             time.sleep(WATCH_SECONDS)

@@ -14,6 +14,7 @@ from recorder.batch.halts import RULES, Halt
 from recorder.batch.progress import Progress, picture, standard_error
 from recorder.batch.status import Status, status_of
 from recorder.refusal import ExitCode, Refusal
+from recorder.report.visible import one_line
 from tests.batch.ledgers import end, run_start, start, state_of
 
 NAME = "L1-campaign-present-p1-r1"
@@ -63,6 +64,13 @@ def test_on_a_terminal_the_status_is_drawn_and_refusals_stay_above_it() -> None:
     assert "money: $0.25 of $2.00" in drawn
     assert "recorder: session s: why" in drawn
     assert f"s  {NAME}" not in drawn
+
+
+def test_what_a_session_wrote_moves_no_terminal_s_cursor() -> None:
+    shown, file = console(terminal=False)
+    progress = Progress(shown, legible=one_line)
+    progress.ended(ended("session s: \x1b[2Jgone"), 1, 4)
+    assert file.getvalue().splitlines()[1] == "recorder: session s: \\x1b[2Jgone"
 
 
 @pytest.mark.parametrize("code", [errno.EPIPE, errno.EIO])

@@ -37,6 +37,16 @@ def test_a_cap_that_is_none_is_usage_q01(run: Run, out: Path, written: str) -> N
     assert not out.exists()
 
 
+def test_a_name_of_a_corpus_moves_no_terminal_s_cursor(run: Run, spec: Path) -> None:
+    declaration = spec.parent / "corpus/.headwater/probe.yml"
+    text = declaration.read_text()
+    declaration.write_text(text.replace("campaign:", '"\\e[2J\\u202ex":'))
+    ran = run("batch", "plan", spec)
+    assert ran.code == 2
+    assert "`\\x1b[2J\\u202ex` is no tier" in ran.err
+    assert "\x1b" not in ran.err
+
+
 @pytest.mark.parametrize("written", ["-1", "inf", "1e20"])
 def test_a_heartbeat_that_no_clock_can_wait_for_is_usage(run: Run, out: Path, written: str) -> None:
     assert run("batch", "run", SPEC, "--out", out, f"--heartbeat={written}").code == 2
