@@ -141,6 +141,9 @@ class Verification:
         return f"signed: {self.signature.signed_at} by {self.signature.key}, {whose}"
 
 
+_OF_A_BATCH = ("plans", "arms", "assembled")
+
+
 def verify_batch(
     directory: Path,
     *,
@@ -155,6 +158,13 @@ def verify_batch(
     """
     if not any((directory / name).exists() for name in (BATCH, STATEMENT, "sessions")):
         raise Refusal(ExitCode.USAGE, f"{directory}: is no batch's directory: it holds no {BATCH}")
+    if not any((directory / name).exists() for name in (BATCH, STATEMENT, LEDGER, *_OF_A_BATCH)):
+        # `recorder record` writes no more than that; of a batch whose files are gone more is left.
+        raise Refusal(
+            ExitCode.USAGE,
+            f"{directory}: holds sessions and no batch ({BATCH}, {LEDGER}): `recorder check` holds "
+            "a record to the contract, and `recorder audit verify` a log to its chain",
+        )
     return _Batch(directory, trusted, required, judged).verify()
 
 

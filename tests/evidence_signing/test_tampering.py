@@ -493,3 +493,19 @@ def test_sign_refuses_what_does_not_verify_and_signs_what_does(
 def test_what_is_no_batch_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match=r"no batch's directory"):
         verify_batch(tmp_path)
+
+
+def test_sessions_of_no_batch_are_none_and_a_batch_that_lost_its_files_is_corrupt(
+    copy: Copy, tmp_path: Path
+) -> None:
+    directory = copy()
+    alone = tmp_path / "recorded"
+    for kept in ("sessions", "evidence"):
+        shutil.copytree(directory / kept, alone / kept)
+    (alone / STATEMENT).unlink(missing_ok=True)
+    ran = recorder("verify", alone)
+    assert (ran.code, ran.out) == (ExitCode.USAGE, "")
+    assert "holds sessions and no batch (batch.json, ledger.jsonl)" in ran.err
+    for lost in ("batch.json", "ledger.jsonl", STATEMENT):
+        (directory / lost).unlink(missing_ok=True)
+    assert recorder("verify", directory).code == ExitCode.CORRUPT
