@@ -102,7 +102,7 @@ def _figures(session: SessionView) -> Text:
             ("allowed", _count(session.allowed)),
             ("refused", _count(session.refused)),
             ("time", _seconds(session.seconds)),
-            ("cost", _dollars(session.dollars)),
+            ("cost", _cost(session)),
         )
     )
 
@@ -317,7 +317,7 @@ def _batch_parts(view: BatchView) -> Iterator[RenderableType]:
             _count(session.allowed),
             _count(session.refused),
             _seconds(session.seconds),
-            _dollars(session.dollars),
+            _cost(session),
         )
     yield rows
     yield from (
@@ -345,6 +345,10 @@ def _count(value: int | None) -> str:
 
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} s"
+
+
+def _cost(session: SessionView) -> str:
+    return "-" if session.outcome == "not run" else _dollars(session.dollars)
 
 
 def _dollars(value: float | None) -> str:

@@ -142,6 +142,13 @@ def test_an_empty_batch_and_one_that_did_not_start_have_a_report(
     view = read_batch(tmp_path)
     assert view.sessions == ()
     assert "By line and arm" in shown(batch_group(view))
+    (tmp_path / "sessions" / "none").mkdir()
+    (row,) = (
+        line
+        for line in shown(batch_group(read_batch(tmp_path))).splitlines()
+        if "not run" in line and line.startswith("none")
+    )
+    assert "unknown" not in row
     with opened(browser, report_of("empty", view)) as page:
         expect(page.locator("h1:visible")).to_have_count(1)
     with opened(browser, report_of("empty", view), "#/sessions") as page:
