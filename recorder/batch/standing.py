@@ -63,7 +63,7 @@ def standing_of(
         more = len(due) - 1
         return Standing(
             ExitCode.CAP,
-            (f"{refused[due[0]]}{f', and so do {more} more' if more else ''}: raise the cap",),
+            (f"{refused[due[0]]}{f' (and {more} more like it)' if more else ''}: raise the cap",),
         )
     if due:
         return Standing(ExitCode.LEFT, (rest,))

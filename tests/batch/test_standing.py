@@ -77,8 +77,8 @@ def test_the_reason_says_what_to_do() -> None:
     assert "`recorder batch accept /out`" in waiting
     (full,) = stands({"a": DUE, "b": DUE}, refusing("a", "b")).reasons
     assert full.endswith(
-        "costs $0.50 as declared, and $0.20 are left of the batch's cap of $1.00, and so do 1 "
-        "more: raise the cap"
+        "costs $0.50 as declared, and $0.20 are left of the batch's cap of $1.00 (and 1 more "
+        "like it): raise the cap"
     )
     (failed,) = stands({"a": "failed"}).reasons
     assert "--retry failed" in failed
