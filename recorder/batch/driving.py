@@ -359,7 +359,7 @@ class _Batch:
                     order.starting(jobs)
                     with ExitStack() as during:
                         if order.gently:
-                            during.enter_context(ending_gently(order.stop))
+                            during.enter_context(ending_gently(order.stop, rounds.signal))
                         runner = during.enter_context(
                             host.running(self.lines, self.out, self.images, journal.identity)
                         )

@@ -23,12 +23,14 @@ from recorder.batch.recording import Recorded
 from recorder.batch.resume import Due
 from recorder.batch.run import Watch, run_on
 from recorder.batch.runner import Runner
+from recorder.batch.signals import Told
 from recorder.batch.starts import Queued, Starts
 from recorder.batch.waiting import StoppedError, Waiting
 from recorder.ledger.entries import RunHalt
 from recorder.stream.failures import Failure, failure_of
 
 READ_SIZE = 1 << 20
+STOP_FILE_RULE = "stop-file"
 _WEIGHT = {"by itself": 0, "at its reset": 1, "once renewed": 2, "by a person": 3}
 
 
@@ -74,12 +76,21 @@ class Rounds:
     waits: Waits | None
     lasting: Callable[[], bool] = lambda: True
     """Whether the host's credential lasts as long as a session that starts may."""
+    signal: Told = field(default_factory=Told)
     in_a_row: int = 0
+    _stop_told: bool = False
     _met: threading.Lock = field(default_factory=threading.Lock)
+    _telling: threading.Lock = field(default_factory=threading.Lock)
 
     def stopped(self) -> bool:
-        """Whether somebody asked that nothing more starts."""
-        return self.stop.is_set() or self.stop_file.exists()
+        """Whether somebody asked that nothing more starts; the ledger says how, once."""
+        rule = STOP_FILE_RULE if self.stop_file.exists() else self.signal.name
+        if rule is not None:
+            with self._telling:
+                if not self._stop_told:
+                    self._stop_told = True
+                    self.ledger.journal.append(RunHalt(rule=rule, session=None, until=None))
+        return rule is not None or self.stop.is_set()
 
     def run(self, runner: Runner) -> Round:
         """Every round; the last one's end."""

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 from recorder.refusal import Interrupt
@@ -14,8 +15,15 @@ from recorder.refusal import Interrupt
 GENTLE = (signal.SIGINT, signal.SIGTERM)
 
 
+@dataclass
+class Told:
+    """The first signal's name, once it came."""
+
+    name: str | None = None
+
+
 @contextmanager
-def ending_gently(stop: threading.Event) -> Iterator[None]:
+def ending_gently(stop: threading.Event, first: Told) -> Iterator[None]:
     """While the block runs, the first signal sets ``stop`` and the second raises ``Interrupt``.
 
     A signal that the caller ignores (nohup, a shell's background job) stays ignored. Only the main
@@ -35,8 +43,8 @@ def ending_gently(stop: threading.Event) -> Iterator[None]:
             for other in before:
                 signal.signal(other, signal.SIG_IGN)
             raise Interrupt(number)
+        first.name = name = signal.Signals(number).name
         stop.set()
-        name = signal.Signals(number).name
         # No print: the signal may have come in the middle of one.
         os.write(
             2,

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from recorder.ledger.entries import RunAbort, RunEnd, Totals
+from recorder.ledger.entries import RunAbort, RunEnd, RunHalt, Totals
 from recorder.ledger.state import Attempt, State
 from recorder.refusal import ExitCode
 
@@ -148,12 +148,12 @@ def status_of(state: State, now: float) -> Status:
     run = state.run
     mine = [attempt for attempt in unended if alive and attempt.start.run == run]
     per_hour = _rate(state, now if alive else state.last_ts / 1000)
-    halt = state.halts[-1] if state.halts else None
+    halt = _unpassed(state)
     until = None if halt is None or halt.until is None else halt.until / 1000
     latest = state.runs[-1] if state.runs else None
     stopped = state.stopped
     return Status(
-        phase=_phase(state, alive, bool(mine)),
+        phase=_phase(state, alive, bool(mine), halt is not None),
         run=run,
         jobs=state.jobs,
         recorded=totals.recorded,
@@ -189,12 +189,22 @@ def _waiting_canary(state: State, totals: Totals) -> int | None:
     return asked if totals.recorded + totals.failed + totals.left_out >= asked else None
 
 
-def _phase(state: State, alive: bool, runs: bool) -> Phase:
+def _unpassed(state: State) -> RunHalt | None:
+    """The latest halt, where no session was started after it and the batch was not over then."""
+    stopped = state.stopped
+    if not state.halts or (isinstance(stopped, RunEnd) and stopped.code == 0):
+        return None
+    halt = state.halts[-1]
+    after = any(attempt.start.sequence > halt.sequence for attempt in state.attempts())
+    return None if after else halt
+
+
+def _phase(state: State, alive: bool, runs: bool, halted: bool) -> Phase:
     if not state.runs:
         return "planned"
     if isinstance(state.stopped, RunAbort):
         return "aborted"
-    if state.halts and not runs and (alive or state.stopped is not None):
+    if halted and not runs and (alive or state.stopped is not None):
         return "halted"
     if isinstance(state.stopped, RunEnd):
         return "ended"

@@ -19,6 +19,7 @@ from recorder.batch.driving import Report
 from recorder.batch.recording import Job, Recorded
 from recorder.batch.rounds import Waits
 from recorder.batch.spec import Caps, LineSpec
+from recorder.batch.status import status_of
 from recorder.ledger.entries import RunAbort, RunEnd
 from recorder.ledger.journal import read_state
 from recorder.ledger.state import State
@@ -338,6 +339,7 @@ def test_a_stop_file_lets_what_runs_come_to_its_end(batch: Batch, tmp_path: Path
     host = host_of(batch, gate=lambda _: stop.touch())
     report = batch.run(host, stop_file=stop)
     assert (code_of(report), report.totals.recorded, report.ran) == (15, 1, 1)
+    assert [(halt.rule, halt.session) for halt in state_of(batch).halts] == [("stop-file", None)]
     stop.unlink()
     assert code_of(batch.run(stop_file=stop)) == 0
 
@@ -529,7 +531,30 @@ def test_one_signal_lets_what_runs_end_and_starts_nothing_more(batch: Batch) -> 
     assert (code_of(report), report.totals.recorded, report.ran) == (15, 1, 1)
     assert signal.getsignal(signal.SIGINT) is before
     assert isinstance(state_of(batch).stopped, RunEnd)
+    assert [halt.rule for halt in state_of(batch).halts] == ["SIGINT"]
     assert code_of(batch.run()) == 0
+    assert state_of(batch).halts == []
+
+
+def test_a_session_that_breaks_the_driver_is_no_signal(batch: Batch) -> None:
+    def gate(_: Job) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        batch.run(host_of(batch, gate=gate), gently=True)
+    assert state_of(batch).halts == []
+
+
+def test_a_halt_that_passed_is_none_any_more(batch: Batch) -> None:
+    batch.run(host_of(batch, Failing(), Act()), waits=Clock().waits())
+    status = status_of(state_of(batch), state_of(batch).last_ts / 1000)
+    assert (status.phase, status.until, status.halts) == ("ended", None, ("usage-limit",))
+
+
+def test_a_halt_that_passed_is_none_while_the_rest_is_left(batch: Batch) -> None:
+    batch.run(host_of(batch, Failing(), Act()), waits=Clock().waits(), max_sessions=2)
+    status = status_of(state_of(batch), state_of(batch).last_ts / 1000)
+    assert (status.phase, status.code) == ("ended", 15)
 
 
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
