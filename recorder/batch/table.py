@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from recorder.batch.assembly import Kept
@@ -72,9 +73,14 @@ def session_table(rows: Sequence[tuple[str, Kept | None]]) -> Table:
     return table
 
 
-def print_table(table: Table) -> None:
-    """On standard output; where that is no terminal, as wide as its rows are."""
+def print_table(table: RenderableType) -> None:
+    """On standard output; where that is no terminal, 160 wide and with no space at a line's end."""
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    plain = Console(width=160, file=io.StringIO())
+    with plain.capture() as printed:
+        plain.print(table)
+    for line in printed.get().removesuffix("\n").split("\n"):
+        print(line.rstrip(" "))

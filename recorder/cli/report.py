@@ -8,8 +8,8 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
+from recorder.batch.table import print_table
 from recorder.refusal import ExitCode, Refusal
 from recorder.report.comparison import comparison_view
 from recorder.report.libraries import read_libraries
@@ -87,10 +87,7 @@ def show(
     ] = False,
 ) -> None:
     """Print a session: how it ended and why, its timeline, egress and cost; or a whole batch."""
-    console = Console(soft_wrap=False)
-    if not console.is_terminal:
-        console = Console(width=160)
     if is_batch(place):
-        console.print(batch_group(read_batch(place)))
+        print_table(batch_group(read_batch(place)))
     else:
-        console.print(session_group(read_one(place), everything=everything))
+        print_table(session_group(read_one(place), everything=everything))
