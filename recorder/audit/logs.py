@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from proxy.egress import read
+from recorder.plain_file import decode, read_plain
 from recorder.refusal import ExitCode, Refusal
 
 LOG = "egress.jsonl"
@@ -108,7 +109,7 @@ def _session(place: Path, name: str | None) -> SessionLog:
     evidence, unproven = _evidence(place / EVIDENCE)
     rehearsal = evidence.rehearsal if evidence else None
     try:
-        data = path.read_bytes()
+        data = read_plain(path)
     except FileNotFoundError:
         fault = f"{path}: is absent: the session ran, and nothing says what left"
         return SessionLog(place.name, path, (), (fault,), unproven, rehearsal)
@@ -131,7 +132,7 @@ def _session(place: Path, name: str | None) -> SessionLog:
 def _evidence(path: Path) -> tuple[_Evidence | None, tuple[str, ...]]:
     """What the evidence says, and why the log may not be all that left."""
     try:
-        evidence = msgspec.json.decode(path.read_bytes(), type=_Evidence)
+        evidence = decode(read_plain(path), _Evidence)
     except FileNotFoundError:
         return None, (f"{path}: is absent, so nothing says that the socket was the one way out",)
     except msgspec.MsgspecError as error:

@@ -23,11 +23,12 @@ from recorder.batch.assembly import (
     refuse_link,
 )
 from recorder.batch.pinned import Pinned, PinnedLine
-from recorder.batch.schedule import Slot, slots
+from recorder.batch.schedule import Slot, count, slots
 from recorder.ledger.chain import LEDGER
 from recorder.ledger.journal import read_state
 from recorder.ledger.state import State
-from recorder.plan.reading import PlanText, read_plan_file
+from recorder.plain_file import decode, read_plain
+from recorder.plan.reading import PlanText, read_plan
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.driver import write_durable
 
@@ -89,7 +90,7 @@ def assemble_batch(directory: Path, state: State | None = None) -> Assembled:
     for number, line in enumerate(pinned.lines, start=1):
         own = line_slots(pinned, number)
         name = line_name(number, line)
-        plan, _ = read_plan_file(directory / "plans" / f"{name}.txt")
+        plan = _plan(directory / "plans" / f"{name}.txt")
         kept = [_kept(directory, slot, line, plan, state) for slot in own]
         rows += zip((slot.name for slot in own), kept, strict=True)
         recorded = [each for each in kept if each is not None and each.event is not None]
@@ -104,7 +105,7 @@ def read_pinned(directory: Path) -> Pinned:
     path = directory / BATCH
     refuse_link(path)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Pinned)
+        pinned = decode(read_plain(path), Pinned)
     except FileNotFoundError as error:
         raise Refusal(
             ExitCode.USAGE, f"{directory}: is no batch's directory: it holds no {BATCH}"
@@ -113,6 +114,17 @@ def read_pinned(directory: Path) -> Pinned:
         raise Refusal(ExitCode.USAGE, f"{directory}: is no directory: name a batch's") from error
     except msgspec.MsgspecError as error:
         raise Refusal(ExitCode.CORRUPT, f"{path}: is not a batch's own record: {error}") from error
+    if count(_members(pinned)) != len(pinned.order):
+        raise Refusal(ExitCode.CORRUPT, f"{path}: its order does not name what its lines plan")
+    return pinned
+
+
+def _plan(path: Path) -> PlanText:
+    """A batch's own copy of a plan, which is no link and no pipe as one that is given may be."""
+    try:
+        return read_plan(read_plain(path).decode("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise Refusal(ExitCode.CORRUPT, f"{path}: is not UTF-8 (byte {error.start + 1})") from error
 
 
 def line_name(number: int, line: PinnedLine) -> str:
@@ -121,9 +133,12 @@ def line_name(number: int, line: PinnedLine) -> str:
 
 def line_slots(pinned: Pinned, number: int) -> tuple[Slot, ...]:
     """The sessions of a line in the plan's order; ``number`` counts from 1."""
-    members = [(line.tier, line.arm, len(line.probes), line.repetitions) for line in pinned.lines]
-    own = (slot for slot in slots(members, pinned.seed) if slot.line == number)
+    own = (slot for slot in slots(_members(pinned), pinned.seed) if slot.line == number)
     return tuple(sorted(own, key=lambda slot: (slot.position, slot.repetition)))
+
+
+def _members(pinned: Pinned) -> list[tuple[str, str, int, int]]:
+    return [(line.tier, line.arm, len(line.probes), line.repetitions) for line in pinned.lines]
 
 
 def withdraw(directory: Path, lines: Collection[str]) -> None:

@@ -18,6 +18,7 @@ from recorder.evidence.document import Evidence
 from recorder.evidence.prose import statements
 from recorder.ledger.entries import SessionEnd
 from recorder.ledger.state import Standing, State
+from recorder.plain_file import decode, open_plain, read_plain
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.harness import CONFIGURATION_DIRECTORY, WORKSPACE
 from recorder.stream.observation import observe
@@ -72,7 +73,7 @@ def read_session(directory: Path, expected: Expected | None = None) -> Kept | No
         refuse_link(link)
     path = directory / EVIDENCE
     try:
-        evidence = msgspec.json.decode(path.read_bytes(), type=Evidence)
+        evidence = decode(read_plain(path), Evidence)
     except FileNotFoundError:
         # Written last of all: without it the session never came to its end.
         return None
@@ -86,7 +87,7 @@ def read_session(directory: Path, expected: Expected | None = None) -> Kept | No
         return Kept(directory, evidence, None, None)
     record = directory / RECORD
     try:
-        checked = check(record.read_text("utf-8"), str(record))
+        checked = check(read_plain(record).decode("utf-8"), str(record))
     except FileNotFoundError as error:
         raise Refusal(
             ExitCode.CORRUPT, f"{record}: is missing, and {path} says that the session recorded"
@@ -140,7 +141,7 @@ def _digests(directory: Path, prefix: str) -> Iterator[tuple[str, str]]:
         if entry.is_dir():
             yield from _digests(entry, f"{prefix}{entry.name}/")
         else:
-            with entry.open("rb") as file:
+            with open_plain(entry) as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             yield f"{prefix}{entry.name}", f"sha256:{digest}"
 
@@ -209,7 +210,7 @@ def _refuse_underived(
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         while chunk := file.read(READ_SIZE):
             yield chunk
 

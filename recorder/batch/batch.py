@@ -29,6 +29,7 @@ from recorder.batch.spec import BatchSpec
 from recorder.engine.client import Engine
 from recorder.evidence.package import package_digest
 from recorder.images.build import image_tag
+from recorder.plain_file import decode, read_plain
 from recorder.refusal import ExitCode, Refusal
 from recorder.rehearsal.script import credential as rehearsal_credential
 from recorder.rehearsal.script import load_script
@@ -290,7 +291,7 @@ def pin(out: Path, pinned: Pinned) -> None:
         write_durable(path, encode_pinned(pinned))
         return
     try:
-        before = msgspec.json.decode(path.read_bytes(), type=Pinned)
+        before = decode(read_plain(path), Pinned)
     except msgspec.MsgspecError as error:
         raise Refusal(ExitCode.CORRUPT, f"{path}: is not a batch's own record: {error}") from error
     moved = [

@@ -12,6 +12,7 @@ from recorder.batch.standing import named
 from recorder.ledger.entries import BatchAccept
 from recorder.ledger.journal import open_journal, read_state
 from recorder.ledger.state import State
+from recorder.plain_file import decode, read_plain
 from recorder.refusal import ExitCode, Refusal
 
 
@@ -53,6 +54,6 @@ def _canary_of(directory: Path, state: State) -> tuple[str, ...]:
         raise Refusal(ExitCode.USAGE, f"{directory}: its canary is accepted already")
     path = directory / "batch.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Pinned).order[:asked]
+        return decode(read_plain(path), Pinned).order[:asked]
     except (OSError, msgspec.MsgspecError) as error:
         raise Refusal(ExitCode.CORRUPT, f"{path}: is not a batch's own record: {error}") from error

@@ -33,3 +33,8 @@ def slots(lines: Sequence[tuple[str, str, int, int]], seed: int) -> tuple[Slot, 
     ]
     random.Random(seed).shuffle(ordered)  # noqa: S311 - an order to repeat, not a secret
     return tuple(ordered)
+
+
+def count(lines: Sequence[tuple[str, str, int, int]]) -> int:
+    """How many ``slots`` there are, without naming them: a number in a file can say any count."""
+    return sum(probes * max(repetitions, 0) for _, _, probes, repetitions in lines)

@@ -39,6 +39,7 @@ from recorder.engine.connect import docker_host
 from recorder.evidence.signing_batch import sign_batch
 from recorder.evidence.signing_keys import DEFAULT_NAME, key_directory, own_key
 from recorder.ledger.journal import Journal, read_state
+from recorder.plain_file import decode, read_plain
 from recorder.refusal import ExitCode, Interrupt, Refusal
 from recorder.report.terminal import REHEARSAL
 from recorder.report.visible import one_line
@@ -228,8 +229,8 @@ def status(
 def _rehearsed(directory: Path) -> bool:
     """Whether a script answers. A batch.json that cannot be read says nothing of it here."""
     try:
-        data = (directory / "batch.json").read_bytes()
-        return msgspec.json.decode(data, type=Pinned).rehearsal is not None
+        data = read_plain(directory / "batch.json")
+        return decode(data, Pinned).rehearsal is not None
     except (OSError, msgspec.MsgspecError):
         return False
 

@@ -26,6 +26,7 @@ from recorder.evidence.signing_keys import (
 )
 from recorder.evidence.verification import Verification, verify_batch
 from recorder.refusal import ExitCode, Refusal
+from recorder.report.visible import one_line
 
 key = typer.Typer(help="Keys that sign evidence, and whose are trusted.", no_args_is_help=True)
 
@@ -64,7 +65,7 @@ def verify(
         typer.echo(json.dumps(_record(found), indent=1))
     else:
         for line in found.said():
-            typer.echo(line)
+            typer.echo(one_line(line))
     if found.faults:
         raise Refusal(ExitCode.CORRUPT, *(f"{directory}/{fault}" for fault in found.faults))
 

@@ -13,6 +13,7 @@ import typer
 from recorder.evidence.corroboration import corroborate
 from recorder.evidence.corroboration_record import record_of, require_agreement, rows
 from recorder.evidence.pricing import parse_prices, shipped_prices
+from recorder.plain_file import decode, read_plain
 from recorder.plan.reading import read_plan_file
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.harness import WORKSPACE
@@ -150,7 +151,7 @@ def _session_of(directory: Path) -> tuple[str | None, str | None]:
     """Name and task of a session; None for both where it left no evidence."""
     path = directory / "evidence.json"
     try:
-        named = msgspec.json.decode(path.read_bytes(), type=_Named)
+        named = decode(read_plain(path), _Named)
     except FileNotFoundError:
         # A session that had no end: its two streams are joined all the same.
         return None, None

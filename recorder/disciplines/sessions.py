@@ -32,6 +32,7 @@ from recorder.disciplines.verdicts import (
     verdict_of,
     verdicts_of,
 )
+from recorder.plain_file import decode, open_plain, read_plain
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.harness import WORKSPACE
 from recorder.transcript.checker import check
@@ -102,7 +103,7 @@ def read_kept(directory: Path) -> Kept | None:
     if not path.exists():
         return None
     try:
-        evidence = msgspec.json.decode(path.read_bytes(), type=_Evidence)
+        evidence = decode(read_plain(path), _Evidence)
     except msgspec.MsgspecError as error:
         raise Refusal(
             ExitCode.CORRUPT, f"{path}: is not the evidence of a session: {error}"
@@ -111,10 +112,14 @@ def read_kept(directory: Path) -> Kept | None:
         return Kept(directory, evidence, None)
     record = directory / "record.md"
     try:
-        text = record.read_text("utf-8")
+        text = read_plain(record).decode("utf-8")
     except FileNotFoundError as error:
         raise Refusal(
             ExitCode.CORRUPT, f"{record}: is missing, and {path} says that the session recorded"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise Refusal(
+            ExitCode.CORRUPT, f"{record}: is not UTF-8 (byte {error.start + 1})"
         ) from error
     return Kept(directory, evidence, check(text, str(record)).events[0])
 
@@ -365,7 +370,7 @@ def log_of(batch: BatchVerdicts) -> str:
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         while chunk := file.read(READ_SIZE):
             yield chunk
 
@@ -392,7 +397,10 @@ def _baseline(kept: Kept, trees: Sequence[Path]) -> Tree:
             f"{kept.directory}: no manifest of its arm is beside it, so what it started from is "
             "not known; name a session inside its batch's directory",
         )
-    manifest = read_manifest(path.read_text("utf-8"), str(path))
+    try:
+        manifest = read_manifest(read_plain(path).decode("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise Refusal(ExitCode.CORRUPT, f"{path}: is not UTF-8 (byte {error.start + 1})") from error
     return tree_of(manifest, trees, kept_content(path.parent / BEFORE))
 
 

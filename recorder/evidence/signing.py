@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from recorder.plain_file import decode
+
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
@@ -80,7 +82,7 @@ def open_envelope(data: bytes, key: Ed25519PublicKey) -> bytes:
     unseen.
     """
     try:
-        envelope = msgspec.json.decode(data, type=Envelope)
+        envelope = decode(data, Envelope)
         payload = base64.b64decode(envelope.payload, validate=True)
         signatures = [base64.b64decode(each.sig, validate=True) for each in envelope.signatures]
     except (msgspec.MsgspecError, binascii.Error) as error:

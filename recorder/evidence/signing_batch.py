@@ -21,12 +21,13 @@ def sign_batch(directory: Path, key: Ed25519PrivateKey) -> str:
     for stale in (STATEMENT, SIGNER):
         (directory / stale).unlink(missing_ok=True)
     found = verify_batch(directory)
+    if found.faults:
+        raise Refusal(ExitCode.CORRUPT, *(f"{directory}/{fault}" for fault in found.faults))
     own = key_id(key.public_key())
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     payload, faults = statement_of(directory, signed_at=at, key=own)
-    every = [*found.faults, *faults]
-    if every:
-        raise Refusal(ExitCode.CORRUPT, *(f"{directory}/{fault}" for fault in every))
+    if faults:
+        raise Refusal(ExitCode.CORRUPT, *(f"{directory}/{fault}" for fault in faults))
     write_durable(directory / SIGNER, public_pem(key.public_key()))
     write_durable(directory / STATEMENT, seal(payload, key))
     return f"{directory / STATEMENT}: {found.files} files, signed by {own}"

@@ -15,6 +15,7 @@ import msgspec
 
 from recorder.batch.pinned import Pinned
 from recorder.evidence.document import Attach, Evidence
+from recorder.plain_file import decode
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:recorder:batch-evidence:1"
@@ -124,7 +125,7 @@ def subjects_of(digests: Mapping[str, str]) -> tuple[Subject, ...]:
 
 def construction_of(data: bytes) -> Construction:
     """The attack list's result as a statement has it. Raises ``msgspec.MsgspecError``."""
-    found = msgspec.json.decode(data, type=_Construction)
+    found = decode(data, _Construction)
     return Construction(
         at=found.at,
         session_image=found.session_image,
@@ -204,7 +205,7 @@ def statement_bytes(digests: Mapping[str, str], predicate: Predicate) -> bytes:
 
 def read_statement(payload: bytes) -> Statement:
     """A payload of ours. Raises ``msgspec.MsgspecError`` for any other."""
-    statement = msgspec.json.decode(payload, type=Statement)
+    statement = decode(payload, Statement)
     if (statement.type_, statement.predicate_type) != (STATEMENT_TYPE, PREDICATE_TYPE):
         raise msgspec.ValidationError(
             f"it is a {statement.type_} of a {statement.predicate_type}, and not of a batch"

@@ -25,7 +25,7 @@ from recorder import __version__
 from recorder.audit.logs import schema_faults
 from recorder.batch.assembly import Kept, assemble, line_standing
 from recorder.batch.pinned import Pinned, PinnedLine, encode_pinned
-from recorder.batch.schedule import Slot, slots
+from recorder.batch.schedule import Slot, count, slots
 from recorder.disciplines.sessions import LOG as VERDICTS_LOG
 from recorder.disciplines.sessions import RECORD as VERDICTS
 from recorder.disciplines.sessions import BatchVerdicts
@@ -54,9 +54,12 @@ from recorder.evidence.verification_session import (
 from recorder.ledger.chain import LEDGER
 from recorder.ledger.chain import read as read_ledger
 from recorder.ledger.state import State, fold_reading
+from recorder.plain_file import LARGEST, decode, open_plain, read_plain
+from recorder.plan.identifiers import PatternError
 from recorder.plan.reading import MEMBERS, PlanText, read_plan
 from recorder.refusal import ExitCode, Refusal
 from recorder.transcript.checker import check
+from recorder.transform.cites import compile_cites
 from recorder.workspace.manifest import Manifest, read_manifest
 
 BATCH = "batch.json"
@@ -192,7 +195,7 @@ def statement_of(directory: Path, *, signed_at: str, key: str) -> tuple[bytes, t
         path = (aside if aside.is_dir() else aside.with_name(name)) / "evidence.json"
         if path.is_file():
             try:
-                sessions.append(msgspec.json.decode(path.read_bytes(), type=Evidence))
+                sessions.append(decode(path.read_bytes(), Evidence))
             except msgspec.MsgspecError as error:
                 faults.append(Fault(f"sessions/{name}/evidence.json", "", str(error)))
     costs = _costs(directory, digests, faults)
@@ -338,12 +341,14 @@ class _Batch:
 
     def _predicate(self, statement: Statement) -> None:
         """The predicate made again of the files; a file's own fault is not told twice."""
+        if self.faults:
+            return
         before = statement.predicate
         payload, _ = statement_of(self.directory, signed_at=before.signed_at, key=before.key)
         if not payload:
             return
         now = read_statement(payload).predicate
-        if now != before and not self.faults:
+        if now != before:
             for member in Predicate.__struct_fields__:
                 if getattr(now, member) != getattr(before, member):
                     self.find(STATEMENT, f"predicate.{member}", "is not what the files give")
@@ -356,12 +361,23 @@ class _Batch:
             self.find(BATCH, "", "is missing")
             return None
         try:
-            pinned = msgspec.json.decode(data, type=Pinned)
+            pinned = decode(data, Pinned)
         except msgspec.MsgspecError as error:
             self.find(BATCH, "", f"is not a batch's own record: {error}")
             return None
         for member, what in form_faults(data, encode_pinned(pinned)):
             self.find(BATCH, member, what)
+        planned = count(_members(pinned))
+        if planned != len(pinned.order):
+            # Its sessions are not named before that is known: a number can say any count of them.
+            self.find(BATCH, "order", f"names {len(pinned.order)} sessions, its lines {planned}")
+            return None
+        for number, line in enumerate(pinned.lines):
+            try:
+                compile_cites(line.identifiers)
+            except PatternError as error:
+                self.find(BATCH, f"lines[{number}].identifiers", str(error))
+                return None
         if pinned.recorder != __version__:
             self.notes.append(
                 f"written by recorder {pinned.recorder}: this is {__version__}, and where its "
@@ -574,8 +590,11 @@ def line_name(number: int, line: PinnedLine) -> str:
 
 
 def _slots(pinned: Pinned) -> tuple[Slot, ...]:
-    members = [(line.tier, line.arm, len(line.probes), line.repetitions) for line in pinned.lines]
-    return slots(members, pinned.seed)
+    return slots(_members(pinned), pinned.seed)
+
+
+def _members(pinned: Pinned) -> list[tuple[str, str, int, int]]:
+    return [(line.tier, line.arm, len(line.probes), line.repetitions) for line in pinned.lines]
 
 
 def _expected(
@@ -665,9 +684,12 @@ def _walk(directory: Path) -> tuple[set[str], list[Fault]]:
                 shown = name.encode("utf-8", "backslashreplace").decode()
                 faults.append(Fault(shown, "", "has a name that is not UTF-8"))
                 continue
-            mode = entry.stat(follow_symlinks=False).st_mode
+            found = entry.stat(follow_symlinks=False)
+            mode, size = found.st_mode, found.st_size
             if stat.S_ISDIR(mode):
                 folders.append(Path(entry.path))
+            elif stat.S_ISREG(mode) and size > LARGEST:
+                faults.append(Fault(name, "", f"is larger than {LARGEST} bytes, and was not read"))
             elif stat.S_ISREG(mode):
                 names.add(name)
             else:
@@ -677,17 +699,14 @@ def _walk(directory: Path) -> tuple[set[str], list[Fault]]:
 
 def _read(path: Path) -> bytes | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_plain(path)
     except FileNotFoundError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read()
 
 
 def _digest(path: Path) -> str:
     whole = sha256()
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
+    with open_plain(path) as file:
         while chunk := file.read(1 << 20):
             whole.update(chunk)
     return whole.hexdigest()

@@ -20,6 +20,7 @@ from recorder.disciplines.sessions import (
     log_of,
 )
 from recorder.evidence.verification_fault import Fault
+from recorder.plain_file import decode
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def verify_judged(
             () if log is None else (Fault(RECORD, "", f"is missing, and {LOG} is there"),), ()
         )
     try:
-        read = msgspec.json.decode(record, type=BatchVerdicts)
+        read = decode(record, BatchVerdicts)
     except msgspec.MsgspecError as error:
         return Judged((Fault(RECORD, "", f"holds no verdicts of a batch: {error}"),), ())
     faults: list[Fault] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -37,6 +37,7 @@ from recorder.evidence.egress import EgressSummary, summarise
 from recorder.evidence.pricing import PriceTable, shipped_prices
 from recorder.evidence.prose import statements
 from recorder.evidence.verification_fault import Fault
+from recorder.plain_file import decode
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.harness import CONFIGURATION_DIRECTORY, WORKSPACE
 from recorder.stream.observation import Observation, observe
@@ -156,12 +157,16 @@ class _Session:
     def _evidence(self) -> Evidence | None:
         data = self.content(EVIDENCE)
         try:
-            evidence = msgspec.json.decode(data, type=Evidence)
+            evidence = decode(data, Evidence)
         except msgspec.MsgspecError as error:
             self.find(EVIDENCE, "", f"is not the evidence of a session: {error}")
             return None
         for member, what in form_faults(data, encode_evidence(evidence)):
             self.find(EVIDENCE, member, what)
+        for container in ("session_container", "sidecar_container"):
+            if not _is_inspected(getattr(evidence, container)):
+                self.find(EVIDENCE, f"{container}.HostConfig", "is not what an engine says of one")
+                return None
         return evidence
 
     def _derive(self, evidence: Evidence, observation: Observation) -> None:
@@ -459,10 +464,14 @@ def form_faults(data: bytes, again: bytes) -> Iterator[tuple[str, str]]:
     """
     if data == again:
         return
-    found, known = json.loads(data), json.loads(again)
-    if msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n" != data:
-        yield "", "is not in the form in which a recorder writes it"
-    yield from _form("", found, known)
+    try:
+        found, known = json.loads(data), json.loads(again)
+        if msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n" != data:
+            yield "", "is not in the form in which a recorder writes it"
+        yield from _form("", found, known)
+    except RecursionError:
+        # A document that is read may be too deep to be walked: that takes more of the stack.
+        yield "", "is nested too deep"
 
 
 def _form(name: str, found: Any, known: Any) -> Iterator[tuple[str, str]]:
@@ -483,6 +492,12 @@ def _form(name: str, found: Any, known: Any) -> Iterator[tuple[str, str]]:
             yield from _form(f"{name}[{number}]", one, other)
     elif found != known or type(found) is not type(known):
         yield name, f"is {_brief(found)}, and is read as {_brief(known)}"
+
+
+def _is_inspected(container: Mapping[str, Any]) -> bool:
+    """Whether what is read of an engine's inspect output has its form."""
+    host = container.get("HostConfig") or {}
+    return isinstance(host, dict) and isinstance(host.get("Binds") or [], list)
 
 
 def _document(evidence: Evidence, placed: str) -> str:

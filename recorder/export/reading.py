@@ -18,6 +18,7 @@ from proxy.egress import read
 from recorder.evidence.corroboration_provider import Exchange, provider_witness
 from recorder.evidence.corroboration_stream import ShownBlock, stream_witness
 from recorder.evidence.document import Evidence
+from recorder.plain_file import decode
 from recorder.refusal import ExitCode, Refusal
 from recorder.report.session_view import is_earlier_attempt
 from recorder.report.timeline import stamps_of
@@ -202,7 +203,7 @@ def started_at(session: Exported) -> float | None:
 
 def _evidence(path: Path) -> Evidence:
     try:
-        return msgspec.json.decode(_bytes(path), type=Evidence)
+        return decode(_bytes(path), Evidence)
     except msgspec.MsgspecError as error:
         raise _corrupt(path, f"is not the evidence of a session: {error}") from error
 

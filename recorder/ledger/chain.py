@@ -23,6 +23,9 @@ from recorder.refusal import ExitCode, Refusal
 
 LEDGER = "ledger.jsonl"
 
+# A file of nothing but newlines has as many faults as bytes; whoever reads so many needs no more.
+FAULTS = 1000
+
 _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 _ENCODER = msgspec.json.Encoder()
 
@@ -72,8 +75,15 @@ def read(data: bytes) -> Reading:
     # After a gap the numbers are told from the line behind it: one fault, and not one a line.
     sequence = 0
     for number, text in enumerate(whole.split(b"\n") if newline else (), start=1):
+        if len(faults) > FAULTS:
+            faults.append(LineFault(number, "is not read, nor is any after it"))
+            break
         try:
             line = _DECODER.decode(text)
+        except RecursionError:
+            faults.append(LineFault(number, "is no line of a ledger: it is nested too deep"))
+            previous = digest_of(text)
+            continue
         except msgspec.MsgspecError as error:
             faults.append(LineFault(number, f"is no line of a ledger: {error}"))
             previous = digest_of(text)

@@ -21,6 +21,7 @@ from msgspec import structs
 from recorder.ledger.chain import LEDGER, Reading, digest_of, encode, read, require_sound
 from recorder.ledger.entries import LedgerCut, Line, RunStart
 from recorder.ledger.state import State, fold_reading
+from recorder.plain_file import read_plain
 from recorder.refusal import ExitCode, Refusal
 
 
@@ -173,11 +174,10 @@ def read_state(directory: Path) -> State | None:
     """
     path = directory / LEDGER
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        data = read_plain(path)
     except FileNotFoundError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        state, faults = fold_reading(read(file.read()))
+    state, faults = fold_reading(read(data))
     require_sound(faults, str(path))
     return state
 

@@ -9,6 +9,7 @@ import msgspec
 
 from recorder.disciplines.rates import rates_by_arm
 from recorder.disciplines.sessions import BatchVerdicts, SessionVerdicts
+from recorder.plain_file import decode
 from recorder.report.view import BreakView, CallView, DisciplineRate
 from recorder.report.visible import one_line
 from recorder.stream.observation import Observation
@@ -18,7 +19,7 @@ UNJUDGEABLE = "unjudgeable"
 
 def read_verdicts(data: bytes) -> BatchVerdicts:
     """Verdicts as they were written. Raises ``msgspec.MsgspecError`` for any other text."""
-    return msgspec.json.decode(data, type=BatchVerdicts)
+    return decode(data, BatchVerdicts)
 
 
 def breaks_of(session: SessionVerdicts) -> tuple[BreakView, ...]:

@@ -5,9 +5,7 @@ Nothing is written, nothing is run, no link is followed out of the directory.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,9 +14,10 @@ from pathlib import Path
 import msgspec
 
 from recorder.batch.before import BEFORE
-from recorder.batch.schedule import slots
+from recorder.batch.schedule import count, slots
 from recorder.disciplines.sessions import RECORD as VERDICTS
 from recorder.disciplines.sessions import BatchVerdicts, SessionVerdicts
+from recorder.plain_file import decode, read_plain
 from recorder.plan.reading import PlanText, read_plan
 from recorder.refusal import ExitCode, Refusal
 from recorder.report.batch_view import PlannedLine, batch_view, examined_digests
@@ -34,9 +33,6 @@ BATCH = "batch.json"
 SESSIONS = "sessions"
 SESSION_FILES = ("evidence.json", "raw.jsonl", "egress.jsonl", "record.md", "started")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-
-# What is larger is named and not read: a report is for a person.
-FILE_BYTES = 1 << 30
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +172,7 @@ def _batch(path: Path) -> _Batch | None:
     if data is None:
         return None
     try:
-        return msgspec.json.decode(data, type=_Batch)
+        return decode(data, _Batch)
     except msgspec.MsgspecError as error:
         raise Refusal(ExitCode.CORRUPT, f"{path}: is not a batch's own record: {error}") from error
 
@@ -188,6 +184,11 @@ def _places(directory: Path, batch: _Batch | None) -> Iterator[_Place]:
         members = [
             (line.tier, line.arm, len(line.probes), line.repetitions) for line in batch.lines
         ]
+        if batch.order and count(members) != len(batch.order):
+            raise Refusal(
+                ExitCode.CORRUPT,
+                f"{directory / BATCH}: its order does not name what its lines plan",
+            )
         ordered = sorted(
             slots(members, batch.seed), key=lambda slot: (slot.line, slot.position, slot.repetition)
         )
@@ -253,7 +254,7 @@ def _facts(directory: Path, batch: _Batch | None) -> Iterator[Fact]:
     if data is None:
         return
     try:
-        construction = msgspec.json.decode(data, type=_Construction)
+        construction = decode(data, _Construction)
     except msgspec.MsgspecError:
         yield Fact("attack list", "its result cannot be read")
         return
@@ -267,7 +268,7 @@ def _verdicts(directory: Path, notes: list[str]) -> BatchVerdicts | None:
     try:
         data = _read(directory / VERDICTS)
         return None if data is None else read_verdicts(data)
-    except (OSError, _OddFileError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError) as error:
         notes.append(f"{VERDICTS}: holds no verdicts that can be read ({error}): judge it again")
     return None
 
@@ -289,8 +290,6 @@ def _files(directory: Path) -> SessionFiles:
             return _read(directory / name)
         except OSError as error:
             unreadable.append(f"{name}: {error.strerror}")
-        except _OddFileError as error:
-            unreadable.append(f"{name}: {error}")
         return None
 
     def kept(digest: str) -> bytes | None:
@@ -298,7 +297,7 @@ def _files(directory: Path) -> SessionFiles:
             return None
         try:
             return _read(directory / "produced" / digest.removeprefix("sha256:"))
-        except (OSError, _OddFileError):
+        except OSError:
             return None
 
     evidence, record, raw, egress = (
@@ -312,7 +311,7 @@ def _files(directory: Path) -> SessionFiles:
             return None
         try:
             return _read(directory.parent.parent / "arms" / BEFORE / digest)
-        except (OSError, _OddFileError):
+        except OSError:
             return None
 
     return SessionFiles(
@@ -345,7 +344,7 @@ def _texts_before(directory: Path) -> Mapping[str, str]:
 def _digests(path: Path) -> Mapping[str, str]:
     try:
         manifest = read_manifest((_read(path) or b"").decode("utf-8"), path.name)
-    except (OSError, _OddFileError, UnicodeDecodeError, ValueError, Refusal):
+    except (OSError, UnicodeDecodeError, ValueError, Refusal):
         return {}  # Its own fault is verification's to tell; here no text is shown.
     return {
         path_text(entry.path): entry.sha256.removeprefix("sha256:")
@@ -354,20 +353,9 @@ def _digests(path: Path) -> Mapping[str, str]:
     }
 
 
-class _OddFileError(Exception):
-    """No plain file, or one too large to read."""
-
-
 def _read(path: Path) -> bytes | None:
-    """A plain file's bytes; None where nothing is there. A link or a FIFO is not read."""
+    """A plain file's bytes; None where nothing is there. ``OSError`` for a link or a FIFO."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_plain(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise _OddFileError("is no plain file")
-        if found.st_size > FILE_BYTES:
-            raise _OddFileError(f"is larger than {FILE_BYTES} bytes")
-        return file.read()

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from recorder.disciplines.sessions import SessionVerdicts
+from recorder.plain_file import decode
 from recorder.refusal import Refusal
 from recorder.report.difference import difference
 from recorder.report.judged import breaks_of, events_of, marked, strangers
@@ -209,7 +210,7 @@ def _evidence(data: bytes | None, faults: list[str]) -> _Evidence | None:
     if data is None:
         return None
     try:
-        return msgspec.json.decode(data, type=_Evidence)
+        return decode(data, _Evidence)
     except msgspec.MsgspecError as error:
         faults.append(f"evidence.json: is not the evidence of a session: {error}")
         return None

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from recorder.plain_file import read_plain
 from recorder.refusal import ExitCode, Refusal
 from recorder.report.comparison import Side
 from recorder.report.reading import is_batch, is_session, read_batch
@@ -69,10 +70,10 @@ def _place(named: str) -> tuple[Path, str | None]:
 def _document(path: Path) -> Mapping[str, Any]:
     """A JSON object's members; none where there is no such file. Refusal 19 for anything else."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_plain(path))
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refusal(ExitCode.CORRUPT, f"{path}: is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise Refusal(ExitCode.CORRUPT, f"{path}: is no JSON object")
