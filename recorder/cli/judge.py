@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 import sys
 import time
 from collections.abc import Iterable
@@ -32,6 +35,7 @@ from recorder.disciplines.sessions import (
 )
 from recorder.disciplines.verdicts import HOOK, Verdict, git_surface, row_of, verdicts_of
 from recorder.refusal import ExitCode, Refusal
+from recorder.report.visible import one_line, visible
 from recorder.session.driver import write_durable
 
 EXPLAIN, SCHEMA = "explain", "schema"
@@ -155,13 +159,14 @@ def _print_batch(batch: BatchVerdicts) -> None:
     print_table(table)
     for session in batch.sessions:
         if session.not_judged is not None:
-            print(f"{session.session}: not judged: {session.not_judged}")
+            print(one_line(f"{session.session}: not judged: {session.not_judged}"))
         for path in session.unproven:
-            print(f"{session.session}: {path}: unproven, its replay is not what was left")
+            print(one_line(f"{session.session}: {path}: unproven, its replay is not what was left"))
         for verdict in session.verdicts:
             if verdict.message is not None:
                 where = "whole session" if verdict.call is None else f"call {verdict.call}"
-                print(f"{session.session}: {where}: {verdict.event}: {verdict.message}")
+                said = f"{session.session}: {where}: {verdict.event}: {verdict.message}"
+                print(one_line(said))
 
 
 def _interval(rate: Rate) -> str:
@@ -207,7 +212,7 @@ def _git(
         print(json.dumps([_as_record(verdict) for verdict in found], ensure_ascii=False))
     else:
         for each in rows:
-            print(each)
+            print(visible(each))
     _say(found)
     return BLOCKED if any(verdict.event == "blocked" for verdict in found) else 0
 
@@ -225,7 +230,7 @@ def _as_record(verdict: Verdict) -> dict[str, object]:
 def _say(found: Iterable[Verdict]) -> None:
     for verdict in found:
         if verdict.message is not None and verdict.event != "witnessed":
-            print(verdict.message, file=sys.stderr)
+            print(one_line(verdict.message), file=sys.stderr)
 
 
 # A call --------------------------------------------------------------------------------------
@@ -245,7 +250,7 @@ def _hook(paths: list[Path], repository: Path | None, log: Path | None) -> int:
     except Refusal as refusal:
         return _refused_hook(where, now_ms, "; ".join(refusal.reasons))
     for fault in loaded.faults:
-        print(f"recorder: {fault}: skipped", file=sys.stderr)
+        print(one_line(f"recorder: {fault}: skipped"), file=sys.stderr)
     protected = protection_verdict(loaded.protected, payload.tool, payload.arguments)
     found = (
         *((protected,) if protected is not None else ()),
@@ -260,7 +265,7 @@ def _refused_hook(where: Path, now_ms: int, why: str) -> int:
     """One row that says so, and the call is blocked: nothing judged it."""
     verdict = Verdict("judge", "blocked", "-", unjudgeable=why)
     _write_rows(where, [row_of(now_ms, verdict)], must=False)
-    print(f"recorder: {why}", file=sys.stderr)
+    print(f"recorder: {one_line(why)}", file=sys.stderr)
     return HOOK_BLOCKED
 
 
@@ -272,12 +277,27 @@ def _write_rows(path: Path, rows: list[str], *, must: bool = True) -> None:
         if path.parent.name == FOLDER and not path.parent.exists():
             path.parent.mkdir(mode=0o755, parents=True)
             (path.parent / ".gitignore").write_text("*\n", "utf-8")
-        with path.open("a", encoding="utf-8") as file:
-            file.write("".join(f"{each}\n" for each in rows))
+        _append(path, "".join(f"{each}\n" for each in rows).encode())
     except OSError as error:
         if must:
             raise
         print(f"recorder: {path}: no row was written: {error.strerror}", file=sys.stderr)
+
+
+def _append(path: Path, data: bytes) -> None:
+    """Append; in the folder of our own to a plain file alone, because whoever wrote the repository
+    or runs in it can have put a link or a pipe there."""
+    if path.parent.name != FOLDER:
+        with path.open("ab") as file:
+            file.write(data)
+        return
+    if path.parent.is_symlink():
+        raise OSError(errno.ELOOP, "is a link", str(path.parent))
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with open(os.open(path, flags, 0o644), "ab") as own:  # noqa: PTH123
+        if not stat.S_ISREG(os.fstat(own.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is no plain file", str(path))
+        own.write(data)
 
 
 # Explanation ---------------------------------------------------------------------------------

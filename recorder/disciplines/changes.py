@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,13 @@ from typing import Any
 from recorder.disciplines.judging import World
 from recorder.disciplines.replay import side, state_of
 from recorder.disciplines.values import ABSENT
+from recorder.plain_file import read_plain
 from recorder.refusal import ExitCode, Refusal
 from recorder.workspace.names import path_text
 
 STAGED, WORKTREE = "staged", "worktree"
 LINK, SUBMODULE = b"120000", b"160000"
+FILTER = r"^filter\..*\.(clean|smudge|process|required)$"
 NO_OBJECT = re.compile(rb"0+")
 _RANGE = re.compile(r"(.+?)(\.\.\.?)([^.].*)", re.DOTALL)
 
@@ -75,13 +77,16 @@ class _Git:
             raise Refusal(ExitCode.MISSING, "git: is not installed; install it to judge changes")
         self._git = found
         self.root = root
+        self._environment = _settings(os.environ, [])
+        listed = self.run("config", "--null", "--name-only", "--get-regexp", FILTER, allow=(0, 1))
+        self._environment = _settings(os.environ, listed.split(b"\0")[:-1])
         self.root = Path(os.fsdecode(self.run("rev-parse", "--show-toplevel").rstrip(b"\n")))
 
     def run(self, *arguments: str, allow: Sequence[int] = (0,)) -> bytes:
         done = subprocess.run(
-            # A program that the repository's own settings name is not run.
-            [self._git, "-c", "core.fsmonitor=false", *arguments],
+            [self._git, *arguments],
             cwd=self.root,
+            env=self._environment,
             capture_output=True,
             check=False,
         )
@@ -112,6 +117,7 @@ class _Git:
         done = subprocess.run(
             [self._git, "cat-file", "blob", name],
             cwd=self.root,
+            env=self._environment,
             capture_output=True,
             check=False,
         )
@@ -121,11 +127,32 @@ class _Git:
         """The text of a file in the worktree; a link has none, wherever it leads."""
         full = os.path.join(os.fsencode(self.root), path)
         try:
-            descriptor = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-            with open(descriptor, "rb") as file:  # noqa: PTH123
-                return side(state_of(file.read()))
+            return side(state_of(read_plain(Path(os.fsdecode(full)))))
         except OSError:
             return ABSENT
+
+
+def _settings(environment: Mapping[str, str], filters: Sequence[bytes]) -> dict[bytes, bytes]:
+    """An environment in which git runs nothing that a repository's own settings name.
+
+    Those are a monitor, hooks, filters of its drivers, and whatever fetches an object that a
+    partial clone left out. Filters are given by their settings' names: git knows no wildcard.
+    """
+    settings = [(b"core.fsmonitor", b"false"), (b"core.hooksPath", os.fsencode(os.devnull))]
+    settings += [
+        (name, b"false" if name.endswith(b".required") else b"") for name in dict.fromkeys(filters)
+    ]
+    given = environment.get("GIT_CONFIG_COUNT", "")
+    first = int(given) if given.isdecimal() else 0
+    return {
+        **{os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
+        b"GIT_NO_LAZY_FETCH": b"1",
+        b"GIT_ALLOW_PROTOCOL": b"none",
+        b"GIT_OPTIONAL_LOCKS": b"0",
+        b"GIT_CONFIG_COUNT": b"%d" % (first + len(settings)),
+        **{b"GIT_CONFIG_KEY_%d" % n: name for n, (name, _) in enumerate(settings, first)},
+        **{b"GIT_CONFIG_VALUE_%d" % n: value for n, (_, value) in enumerate(settings, first)},
+    }
 
 
 def collect(root: Path, what: str) -> Collected:
@@ -195,6 +222,8 @@ def _listed(git: _Git, *arguments: str) -> list[_Listed]:
         "--raw",
         "--no-renames",
         "--no-ext-diff",
+        # Whether a submodule's own worktree differs is asked of a git under its own settings.
+        "--ignore-submodules=dirty",
         "--no-abbrev",
         "--no-color",
         "--no-relative",
@@ -226,7 +255,10 @@ def _changes(git: _Git, listed: Sequence[_Listed], *, disk: bool) -> Iterator[Ch
 def _object(git: _Git, mode: bytes, name: bytes) -> Any:
     if mode == SUBMODULE or NO_OBJECT.fullmatch(name):
         return ABSENT
-    return git.blob(name.decode("ascii"))
+    text = git.blob(name.decode("ascii"))
+    if text is ABSENT and git.run("cat-file", "-t", name.decode("ascii")) != b"blob\n":
+        raise Refusal(ExitCode.USAGE, f"{git.root}: {name.decode('ascii')} is no blob")
+    return text
 
 
 def _worktree(git: _Git) -> Iterator[Change]:

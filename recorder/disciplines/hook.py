@@ -17,6 +17,7 @@ from recorder.disciplines.judging import World
 from recorder.disciplines.replay import BINARY, relative_to, side, state_of
 from recorder.disciplines.shell import shell_evidence
 from recorder.disciplines.values import ABSENT, UNPROVEN, Snapshot, parse_json
+from recorder.plain_file import read_plain
 
 EVENT = "PreToolUse"
 
@@ -156,8 +157,9 @@ def _transcript(path: Path | None) -> list[Any] | None:
     if path is None:
         return None
     try:
-        text = path.read_text("utf-8", "replace")
-    except OSError:
+        text = read_plain(path.resolve()).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        # No file has that name, or what has it is none that ends.
         return None
     found = []
     for line in text.split("\n"):
@@ -221,7 +223,7 @@ def _spawns(transcript: Path | None) -> Any:
     records = []
     for path in sorted((transcript.parent / transcript.stem / "subagents").glob("*.meta.json")):
         try:
-            records.append(parse_json(path.read_text("utf-8")))
+            records.append(parse_json(read_plain(path).decode("utf-8")))
         except (OSError, ValueError):
             return UNPROVEN
     return json.dumps(records)

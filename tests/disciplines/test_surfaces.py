@@ -836,3 +836,117 @@ def test_the_artifacts_of_a_session_are_its_kept_files(recorded: Made) -> None:
     rule = load_disciplines(rules(entry("no-bad", POST)), "r")
     found = artifact_findings(rule, made, other_files(baseline))
     assert [found.attach(file).findings for file in files] == [("no-bad",), UNSET, UNSET, UNSET]
+
+
+# What a repository, a session or a payload can name ------------------------------------------
+
+
+def armed(repository: Repository, marker: Path) -> None:
+    """Every program that a repository's settings can name leaves a mark where it runs."""
+    program = repository.root / "program.sh"
+    program.write_text(f'#!/bin/sh\necho "$0" >> {marker}\ncat\n')
+    program.chmod(0o755)
+    hooks = repository.root / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for name in ("post-index-change", "pre-commit", "fsmonitor-watchman"):
+        (hooks / name).write_bytes(program.read_bytes())
+        (hooks / name).chmod(0o755)
+    info = repository.root / ".git" / "info"
+    info.mkdir(exist_ok=True)
+    (info / "attributes").write_text("* diff=evil filter=ev=il\n")
+    config = repository.root / ".git" / "config"
+    config.write_text(
+        config.read_text()
+        + f"[core]\n fsmonitor = {program}\n pager = {program}\n sshCommand = {program}\n"
+        + f'[diff]\n external = {program}\n[diff "evil"]\n textconv = {program}\n'
+        + f'[filter "ev=il"]\n clean = {program}\n smudge = {program}\n required = true\n'
+    )
+
+
+def test_no_program_that_a_repository_names_is_run(repository: Repository, tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    repository.write("a", "one\n")
+    repository.commit()
+    repository.write("a", "two\n")
+    repository.commit()
+    armed(repository, marker)
+    # The same size and another time: git compares the content, through a filter where it has one.
+    os.utime(repository.root / "a", (1, 1))
+    for what in ("worktree", "staged", "HEAD~1..HEAD", "HEAD~1...HEAD"):
+        collect(repository.root, what)
+    assert not marker.exists()
+
+
+def test_an_object_that_a_partial_clone_left_out_is_not_fetched(
+    repository: Repository, tmp_path: Path
+) -> None:
+    marker = tmp_path / "ran"
+    repository.write("a", "one\n")
+    repository.commit()
+    repository.write("a", "two\n")
+    repository.commit()
+    armed(repository, marker)
+    config = repository.root / ".git" / "config"
+    config.write_text(
+        config.read_text() + f'[extensions]\n partialClone = o\n[protocol "ext"]\n allow = always\n'
+        f'[remote "o"]\n promisor = true\n url = ext::{repository.root}/program.sh\n'
+    )
+    name = subprocess.run(
+        ["git", "-c", "core.fsmonitor=false", "rev-parse", "HEAD:a"],
+        cwd=repository.root,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    (repository.root / ".git" / "objects" / name[:2] / name[2:]).unlink()
+    with pytest.raises(Refusal):
+        collect(repository.root, "HEAD~1..HEAD")
+    assert not marker.exists()
+
+
+def test_a_pipe_in_the_worktree_is_not_waited_for(repository: Repository) -> None:
+    repository.write("a", "one\n")
+    repository.commit()
+    (repository.root / "a").unlink()
+    os.mkfifo(repository.root / "a")
+    assert changes(repository, "worktree")["a"] == ("modified", "one\n", ABSENT)
+
+
+@pytest.mark.parametrize("put", ["link", "folder", "pipe"])
+def test_rows_are_appended_to_a_plain_file_alone(
+    repository: Repository, run: Run, tmp_path: Path, put: str
+) -> None:
+    """A repository can hold a link there, to a file that a shell reads."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    folder = repository.root / ".recorder"
+    if put == "folder":
+        folder.symlink_to(outside)
+    else:
+        folder.mkdir()
+        log = folder / "disciplines.log"
+        os.mkfifo(log) if put == "pipe" else log.symlink_to(outside / "profile")
+    repository.write("a", "bad\n")
+    file = tmp_path / "rules.json"
+    file.write_bytes(rules(entry("e", POST)))
+    ran = run("judge", "--git", "worktree", "--repository", repository.root, "-d", file)
+    assert ran.code == 2, ran
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["pipe", "/dev/zero", "\0", "directory"])
+def test_a_log_that_is_none_is_no_history(run: Run, root: Path, where: str) -> None:
+    os.mkfifo(root / "pipe")
+    (root / "directory").mkdir()
+    named = where if where.startswith(("/", "\0")) else str(root / where)
+    written = payload(root, "Write", {"file_path": "a", "content": "x"}, transcript_path=named)
+    ran, rows = hooked(run, root, written, entry("e", HISTORY, "nonEmpty", sources=SESSION))
+    assert ran.code == 0
+    assert [row[0] for row in rows] == ["advised"]
+
+
+def test_what_is_said_of_a_path_moves_no_cursor(run: Run, root: Path) -> None:
+    written = payload(root, "Write", {"file_path": "a\x1b]0;x\x07", "content": "bad\x1b[2J"})
+    ran, _ = hooked(run, root, written, entry("e", POST))
+    assert "\x1b" not in ran.err
+    assert "a\\x1b]0" in ran.err
