@@ -148,9 +148,9 @@ def _print_batch(batch: BatchVerdicts) -> None:
     table = Table("discipline", "tier", "arm", "broken", "of", "95 %", "not judged", box=None)
     for rate in rates_by_arm(batch):
         table.add_row(
-            rate.discipline,
-            rate.tier,
-            rate.arm,
+            one_line(rate.discipline),
+            one_line(rate.tier),
+            one_line(rate.arm),
             str(rate.broken),
             str(rate.judged),
             _interval(rate),
@@ -310,6 +310,8 @@ def _explain(loaded: Disciplines, as_json: bool) -> None:
         return
     table = Table("entry", "enforce", "mechanism", "session", "git", "hook", box=None)
     for line in lines:
-        table.add_row(line.id, line.enforce, line.mechanism, line.session, line.git, line.hook)
+        table.add_row(
+            one_line(line.id), line.enforce, line.mechanism, line.session, line.git, line.hook
+        )
     print_table(table)
     print("An entry without `enforce` advises. What breaks is said on standard error.")

@@ -33,6 +33,9 @@ _QUANTIFIER = re.compile(r"\{([0-9]+)(,([0-9]*))?\}")
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 # Python counts a repeat up to this; more is no pattern that a person wrote.
 _LARGEST_REPEAT = 65_535
+# Characters and sets that a pattern is compiled to: each repeat is written out, as often as it has
+# to match at least. 300 bytes each, so 60 MB.
+_LARGEST_SIZE = 200_000
 
 # Of processor time, for one text. Linear patterns read more than 100 MB in it.
 SECONDS = 1.0
@@ -130,7 +133,8 @@ class _Part:
     """A translated piece: its least and greatest width (None: no bound), its captures.
 
     ``ways`` are how many ways it has to match at one place, but for its ``loops``, each of which
-    has one for each character; None where something that has a choice is repeated.
+    has one for each character; None where something that has a choice is repeated. ``size`` is what
+    it is compiled to.
     """
 
     text: str
@@ -140,6 +144,7 @@ class _Part:
     own: int | None = None
     ways: int | None = 1
     loops: int = 0
+    size: int = 1
 
 
 @dataclass(slots=True)
@@ -157,6 +162,8 @@ class _Translation:
     def translate(self) -> str:
         self.total = sum(1 for _ in _captures(self.source))
         part = self._disjunction()
+        if part.size > _LARGEST_SIZE:
+            raise PatternError(0, f"repeats to more than {_LARGEST_SIZE} characters")
         if self.at < len(self.source):
             raise PatternError(self.at, "has a `)` that closes nothing")
         for number, offset in self.referenced:
@@ -200,6 +207,7 @@ class _Translation:
             if any(each.ways is None for each in branches)
             else sum(each.ways or 0 for each in branches),
             loops=sum(branch.loops for branch in branches),
+            size=sum(branch.size for branch in branches),
         )
 
     def _alternative(self) -> _Part:
@@ -208,7 +216,7 @@ class _Translation:
         unbounded = False
         captures: list[int] = []
         ways: list[int | None] = []
-        loops = 0
+        loops = size = 0
         while self.at < len(self.source) and self._peek() not in "|)":
             part = self._term()
             texts.append(part.text)
@@ -216,6 +224,7 @@ class _Translation:
             captures += part.captures
             ways.append(part.ways)
             loops += part.loops
+            size += part.size
             if part.greatest is None:
                 unbounded = True
             else:
@@ -227,6 +236,7 @@ class _Translation:
             tuple(captures),
             ways=None if None in ways else prod(each or 1 for each in ways),
             loops=loops,
+            size=size,
         )
 
     def _term(self) -> _Part:
@@ -246,8 +256,17 @@ class _Translation:
         if part.greatest == 0:
             wide = 0
         ways, loops = _repeated(part, least, greatest)
+        size = part.size * max(least, 1)
+        if size > _LARGEST_SIZE:
+            raise PatternError(start, f"repeats to more than {_LARGEST_SIZE} characters")
         return _Part(
-            part.text + text, part.least * least, wide, part.captures, ways=ways, loops=loops
+            part.text + text,
+            part.least * least,
+            wide,
+            part.captures,
+            ways=ways,
+            loops=loops,
+            size=size,
         )
 
     def _mark_repeated(self, part: _Part, greatest: int | None) -> None:

@@ -9,8 +9,9 @@ fault, with the line's number.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -18,10 +19,23 @@ from typing import Any
 
 import msgspec
 
-from recorder.ledger.entries import START, Line, RunStart
+from recorder.ledger.entries import (
+    START,
+    Line,
+    RunEnd,
+    RunStart,
+    SessionDecision,
+    SessionEgress,
+    SessionEnd,
+    SessionStart,
+    Unknown,
+)
 from recorder.refusal import ExitCode, Refusal
 
 LEDGER = "ledger.jsonl"
+
+# Milliseconds of the year 10,000, which no calendar here has.
+LAST = 253_402_300_800_000
 
 # A file of nothing but newlines has as many faults as bytes; whoever reads so many needs no more.
 FAULTS = 1000
@@ -89,12 +103,17 @@ def read(data: bytes) -> Reading:
             previous = digest_of(text)
             sequence += 1
             continue
+        if not all(map(_is_spendable, _figures(line))):
+            # Left out, because it could not be added to another.
+            faults.append(LineFault(number, "holds a sum of dollars that nobody can have spent"))
+            previous = digest_of(text)
+            continue
         # A line that was cut can be the first of all: it is of the run that was about to begin.
         due = run + 1 if isinstance(line, RunStart) else max(run, 1)
         for wrong, rule in (
             (line.sequence != sequence + 1, f"sequence is {line.sequence}"),
             (line.previous != previous, "does not follow from the line before it"),
-            (line.ts <= 0, f"ts is {line.ts}"),
+            (not 0 < line.ts < LAST, f"ts is {line.ts}"),
             (line.run != due, f"run is {line.run} and not {due}"),
             (_ENCODER.encode(line) != text, "is not in the form in which a ledger is written"),
         ):
@@ -107,6 +126,23 @@ def read(data: bytes) -> Reading:
         first = first or previous
         found.append(line)
     return Reading(tuple(found), len(whole) + len(newline), torn, first, previous, tuple(faults))
+
+
+def _figures(line: Line) -> Iterator[Decimal]:
+    """Every sum of dollars that a line holds."""
+    if isinstance(line, (SessionEgress, SessionDecision, SessionEnd)):
+        if not isinstance(line.cost, Unknown):
+            yield line.cost.usd
+    elif isinstance(line, RunEnd):
+        yield from (line.totals.usd, line.totals.reported_usd, line.totals.estimated_usd)
+    elif isinstance(line, SessionStart) and line.reserved is not None:
+        yield line.reserved
+
+
+def _is_spendable(usd: Decimal) -> bool:
+    """Whether it is a sum: text of a decimal can also say NaN, or 1E+999999999."""
+    exponent = usd.as_tuple().exponent
+    return isinstance(exponent, int) and -60 <= exponent <= 12 and 0 <= usd < 10**12
 
 
 def require_sound(faults: Sequence[LineFault], name: str) -> None:

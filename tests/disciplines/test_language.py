@@ -910,6 +910,9 @@ def test_a_pattern_means_what_it_means_in_javascript() -> None:
         ("\\", "ends in a backslash"),
         ("(?=a)*", "repeats an assertion"),
         ("(?<n>a)(?<n>b)", "two groups named n"),
+        ("(((?:a{1000}){1000}){1000}){1000}", "repeats to more"),
+        ("(?:a{1000}){100}|(?:a{1000}){101}", "repeats to more"),
+        ("(?:(?:a?){1000}){1000}", "repeats to more"),
     ],
 )
 def test_a_pattern_that_is_refused(source: str, said: str) -> None:

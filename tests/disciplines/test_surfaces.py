@@ -950,3 +950,11 @@ def test_what_is_said_of_a_path_moves_no_cursor(run: Run, root: Path) -> None:
     ran, _ = hooked(run, root, written, entry("e", POST))
     assert "\x1b" not in ran.err
     assert "a\\x1b]0" in ran.err
+
+
+def test_what_is_explained_moves_no_cursor(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "rules.json"
+    file.write_bytes(rules(entry("e\x1b]0;x", POST)))
+    ran = run("judge", "explain", "-d", file)
+    assert "\x1b" not in ran.out
+    assert "e\\x1b]0;x" in ran.out
