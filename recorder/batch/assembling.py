@@ -24,13 +24,13 @@ from recorder.batch.assembly import (
 )
 from recorder.batch.pinned import Pinned, PinnedLine
 from recorder.batch.schedule import Slot, count, slots
+from recorder.durable import write_durable
 from recorder.ledger.chain import LEDGER
 from recorder.ledger.journal import read_state
 from recorder.ledger.state import State
 from recorder.plain_file import decode, read_plain
 from recorder.plan.reading import PlanText, read_plan
 from recorder.refusal import ExitCode, Refusal
-from recorder.session.driver import write_durable
 
 BATCH = "batch.json"
 ASSEMBLED = "assembled"

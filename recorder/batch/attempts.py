@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from recorder.batch.assembly import refuse_link
+from recorder.durable import sync_directory
 from recorder.evidence.accounting import account_of, account_without_end
 from recorder.evidence.pricing import PriceTable
 from recorder.ledger.chain import digest_of
@@ -156,14 +157,6 @@ def _digests(directory: Path, prefix: str) -> Iterator[tuple[str, str]]:
             yield f"{prefix}{entry.name}", f"sha256:{digest}"
     if prefix:
         sync_directory(directory)
-
-
-def sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _bytes(path: Path) -> bytes | None:

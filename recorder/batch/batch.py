@@ -26,6 +26,7 @@ from recorder.batch.recording import Job
 from recorder.batch.runner import Images
 from recorder.batch.schedule import Slot
 from recorder.batch.spec import BatchSpec
+from recorder.durable import write_durable
 from recorder.engine.client import Engine
 from recorder.evidence.package import package_digest
 from recorder.images.build import image_tag
@@ -34,7 +35,6 @@ from recorder.refusal import ExitCode, Refusal
 from recorder.rehearsal.script import credential as rehearsal_credential
 from recorder.rehearsal.script import load_script
 from recorder.session.credentials import Choice, rehearsed
-from recorder.session.driver import write_durable
 from recorder.session.leftovers import (
     DRIVER_LABEL,
     driver_identity,

@@ -19,10 +19,10 @@ from recorder.batch.attempts import (
     egress_of,
     make_room,
     place_of,
-    sync_directory,
 )
 from recorder.batch.recording import Job, Recorded
 from recorder.batch.resume import Due
+from recorder.durable import sync_directory
 from recorder.evidence.accounting import account_of
 from recorder.evidence.pricing import PriceTable
 from recorder.ledger.entries import (

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from recorder.durable import write_durable
 from recorder.report.difference import TEXT_BYTES
-from recorder.session.driver import write_durable
 from recorder.workspace.manifest import Entry, Manifest, digest_of, read_blocks
 
 BEFORE = "before"

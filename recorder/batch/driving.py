@@ -52,12 +52,12 @@ from recorder.batch.signals import ending_gently
 from recorder.batch.spec import BatchSpec
 from recorder.batch.standing import Standing, standing_of
 from recorder.batch.starts import Queued
+from recorder.durable import remove_parts, write_durable
 from recorder.evidence.pricing import PriceTable
 from recorder.ledger.chain import LEDGER, digest_of
 from recorder.ledger.entries import Caps, RunAbort, RunEnd, RunStart, Totals
 from recorder.ledger.journal import Journal, open_journal
 from recorder.refusal import ExitCode, Interrupt, Refusal
-from recorder.session.driver import remove_parts, write_durable
 from recorder.session.leftovers import driver_identity, work_directory
 from recorder.workspace.place import outside_home, require_outside_corpus
 

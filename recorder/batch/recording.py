@@ -32,6 +32,7 @@ from recorder.disciplines.artifacts import (
 )
 from recorder.disciplines.declaration import Disciplines
 from recorder.disciplines.sessions import kept_content, tree_of
+from recorder.durable import write_durable
 from recorder.engine.client import Engine
 from recorder.evidence.corroboration import corroborate
 from recorder.evidence.corroboration_record import record_of, require_agreement
@@ -58,7 +59,7 @@ from recorder.plan.composition import IdentityMembers
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.attach import ATTACH_QUERY
 from recorder.session.credentials import holders, placeholder_of, require_lasting
-from recorder.session.driver import Order, Session, Watched, write_durable
+from recorder.session.driver import Order, Session, Watched
 from recorder.session.harness import (
     CONFIGURATION_DIRECTORY,
     TASK_LIMIT,

@@ -16,8 +16,8 @@ from recorder.audit.export import record_of, to_csv, to_har
 from recorder.audit.logs import Logs, read_logs
 from recorder.audit.statement import statement
 from recorder.batch.table import print_table
+from recorder.durable import write_durable
 from recorder.refusal import ExitCode, Refusal
-from recorder.session.driver import write_durable
 
 SCHEMA = "recorder.audit/1"
 SHOWN = 3

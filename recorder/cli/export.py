@@ -12,13 +12,13 @@ from recorder.audit.attempts import Selection, attempts
 from recorder.audit.export import to_har
 from recorder.audit.logs import read_logs
 from recorder.cli.audit import refuse_faults
+from recorder.durable import write_durable
 from recorder.export.inspect_log import require_inspect, write_inspect_log
 from recorder.export.junit import rule, to_junit
 from recorder.export.reading import read_exported
 from recorder.export.trajectory import trajectory_json
 from recorder.refusal import ExitCode, Refusal
 from recorder.report.reading import read_batch
-from recorder.session.driver import write_durable
 
 Format = Literal["atif", "inspect", "har", "junit"]
 

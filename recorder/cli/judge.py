@@ -34,9 +34,9 @@ from recorder.disciplines.sessions import (
     log_of,
 )
 from recorder.disciplines.verdicts import HOOK, Verdict, git_surface, row_of, verdicts_of
+from recorder.durable import write_durable
 from recorder.refusal import ExitCode, Refusal
 from recorder.report.visible import one_line, visible
-from recorder.session.driver import write_durable
 
 EXPLAIN, SCHEMA = "explain", "schema"
 BLOCKED = 1

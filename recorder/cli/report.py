@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from recorder.batch.table import print_table
+from recorder.durable import write_durable
 from recorder.refusal import ExitCode, Refusal
 from recorder.report.comparison import comparison_view
 from recorder.report.libraries import read_libraries
@@ -17,7 +18,6 @@ from recorder.report.page import comparison_page, fitted_page
 from recorder.report.reading import is_batch, read_batch, read_one
 from recorder.report.sides import read_side
 from recorder.report.terminal import batch_group, session_group
-from recorder.session.driver import write_durable
 
 REPORT = "report.html"
 COMPARISON = "comparison.html"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from recorder.durable import write_durable
 from recorder.evidence.signing import key_id, public_pem, seal
 from recorder.evidence.verification import SIGNER, STATEMENT, statement_of, verify_batch
 from recorder.refusal import ExitCode, Refusal
-from recorder.session.driver import write_durable
 
 
 def sign_batch(directory: Path, key: Ed25519PrivateKey) -> str:

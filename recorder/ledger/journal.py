@@ -18,6 +18,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from recorder.durable import sync_directory
 from recorder.ledger.chain import LEDGER, Reading, digest_of, encode, read, require_sound
 from recorder.ledger.entries import LedgerCut, Line, RunStart
 from recorder.ledger.state import State, fold_reading
@@ -154,7 +155,7 @@ def open_journal(directory: Path, clock: Callable[[], int] = milliseconds) -> It
     try:
         _lock(descriptor, directory)
         if made:
-            _sync_directory(directory)
+            sync_directory(directory)
         reading = read(path.read_bytes())
         state, faults = fold_reading(reading)
         require_sound(faults, str(path))
@@ -190,11 +191,3 @@ def _lock(descriptor: int, directory: Path) -> None:
             ExitCode.HELD,
             f"{directory}: another driver writes its {LEDGER}: wait for it to end",
         ) from error
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

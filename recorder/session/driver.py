@@ -9,8 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
-import secrets
 import selectors
 import shutil
 import stat
@@ -27,6 +25,7 @@ from typing import Any, BinaryIO, Literal
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
+from recorder.durable import write_durable
 from recorder.engine.client import Engine
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.attach import Attachment, attach
@@ -65,8 +64,6 @@ OUTCOME_FILE = "/opt/recorder/outcome.json"
 END_SECONDS = 15.0
 WATCH_SECONDS = 0.5
 OUTCOME_LIMIT = 1 << 16
-
-_PART = re.compile(r"\..+\.[0-9a-f]{16}\.part")
 
 Ended = Literal["harness", "deadline", "disk", "sidecar", "stream", "halted"]
 
@@ -397,40 +394,6 @@ class _Streams:
 
 def _create(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-
-
-def write_durable(path: Path, data: bytes) -> None:
-    """Write a file of mode 0600 whole or not at all: a part beside it, fsync, rename."""
-    # A name that nobody can have laid a link or a file of theirs at beforehand.
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")  # as _PART reads it
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(part, flags, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def remove_parts(directory: Path) -> None:
-    """Remove what ``write_durable`` had begun in a directory when its process was killed.
-
-    For whoever alone writes there. A link is none of them, and a directory that is one is left.
-    """
-    if directory.is_symlink() or not directory.is_dir():
-        return
-    for entry in os.scandir(directory):
-        if _PART.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-            (directory / entry.name).unlink()
 
 
 def control_files(

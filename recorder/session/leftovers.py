@@ -25,11 +25,12 @@ from pathlib import Path
 from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
+from recorder.durable import write_durable
 from recorder.engine.client import Engine
 from recorder.images.build import image_tag
 from recorder.refusal import ExitCode, Refusal
 from recorder.session.container import EGRESS_DIRECTORY, EGRESS_LOG
-from recorder.session.driver import OUTCOME_FILE, OUTCOME_LIMIT, write_durable
+from recorder.session.driver import OUTCOME_FILE, OUTCOME_LIMIT
 from recorder.session.sidecar import EGRESS_LIMIT, EGRESS_VOLUME
 
 DRIVER_LABEL = "recorder.driver"

@@ -24,6 +24,7 @@ from recorder.batch.driving import Order, Report, drive
 from recorder.batch.recording import HaltedError, Job, Recorded, failure_of
 from recorder.batch.runner import Images, Runner
 from recorder.batch.spec import BatchSpec, LineSpec
+from recorder.durable import write_durable
 from recorder.evidence.counting import counts_of
 from recorder.evidence.document import (
     SCHEMA,
@@ -37,7 +38,6 @@ from recorder.evidence.document import (
 from recorder.evidence.egress import summarise
 from recorder.evidence.prose import statements
 from recorder.refusal import ExitCode, Refusal
-from recorder.session.driver import write_durable
 from recorder.session.sidecar import Credential
 from recorder.stream.observation import observe
 from recorder.stream.provider import provider_members

@@ -28,7 +28,7 @@ from recorder.batch.reconcile import Decision
 from recorder.batch.recording import Job, Recorded
 from recorder.batch.runner import Host
 from recorder.batch.spec import BatchSpec
-from recorder.session.driver import write_durable
+from recorder.durable import write_durable
 from recorder.session.leftovers import driver_identity
 from tests.batch.crash import SESSIONS, Driven, driven, state_of, survive
 from tests.batch.null_host import PAID, NullHost, NullSession, egress_log

@@ -20,11 +20,11 @@ from recorder.batch.recording import Job, Recorded
 from recorder.batch.rounds import Waits
 from recorder.batch.spec import Caps, LineSpec
 from recorder.batch.status import status_of
+from recorder.durable import write_durable
 from recorder.ledger.entries import RunAbort, RunEnd
 from recorder.ledger.journal import read_state
 from recorder.ledger.state import State
 from recorder.refusal import ExitCode, Interrupt, Refusal
-from recorder.session.driver import write_durable
 from recorder.session.sidecar import Credential
 from tests.batch.null_host import (
     PAID,

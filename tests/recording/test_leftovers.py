@@ -20,11 +20,11 @@ import pytest
 
 from recorder.batch.recording import Job, Recorded
 from recorder.batch.run import run_jobs
+from recorder.durable import write_durable
 from recorder.engine.client import Engine
 from recorder.refusal import ExitCode, Refusal
 from recorder.session import leftovers
 from recorder.session.container import EGRESS_DIRECTORY
-from recorder.session.driver import write_durable
 from recorder.session.leftovers import (
     BATCH_LABEL,
     DIRECTORY_LABEL,
