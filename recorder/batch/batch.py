@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import fcntl
 import hashlib
 import os
 import time
@@ -17,7 +16,7 @@ import msgspec
 from proxy.policy import Policy, shipped
 from proxy.policy import load as load_policy
 from recorder import __version__
-from recorder.batch.assembly import Expected, refuse_link
+from recorder.batch.assembly import refuse_link
 from recorder.batch.before import BEFORE
 from recorder.batch.given import Given
 from recorder.batch.line import LaidLine
@@ -30,6 +29,7 @@ from recorder.durable import write_durable
 from recorder.engine.client import Engine
 from recorder.evidence.package import package_digest
 from recorder.images.build import image_tag
+from recorder.lock import lock_alone
 from recorder.plain_file import decode, read_plain
 from recorder.refusal import ExitCode, Refusal
 from recorder.rehearsal.script import credential as rehearsal_credential
@@ -189,12 +189,7 @@ def held(out: Path) -> Iterator[None]:
     """The one driver of an output directory. Refusal 20 for a second."""
     descriptor = os.open(out / "batch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Refusal(
-                ExitCode.HELD, f"{out}: another driver holds this batch: wait for it to end"
-            ) from error
+        lock_alone(descriptor, f"{out}: another driver holds this batch: wait for it to end")
         yield
     finally:
         os.close(descriptor)
@@ -212,13 +207,9 @@ def held_session(directory: Path) -> Iterator[None]:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Refusal(
-                ExitCode.HELD,
-                f"{directory}: another driver records this session: give another --session",
-            ) from error
+        lock_alone(
+            descriptor, f"{directory}: another driver records this session: give another --session"
+        )
         refuse_used(directory)
         try:
             yield
@@ -329,7 +320,7 @@ def _from_to(before: object, now: object) -> str:
 def write_plans(out: Path, lines: Sequence[LaidLine]) -> None:
     """plans/ and arms/: what was planned and which tree its sessions get, before any runs."""
     for number, laid in enumerate(lines, start=1):
-        name = f"L{number}-{laid.line.tier}-{laid.line.arm}"
+        name = laid.name(number)
         for folder, suffix, text in (
             ("plans", "txt", laid.plan_text),
             ("arms", "manifest", laid.manifest_text),
@@ -353,7 +344,3 @@ def job_of(slot: Slot, lines: Sequence[LaidLine], out: Path) -> Job:
         uid=0,
         before=out / "arms" / BEFORE,
     )
-
-
-def expected_of(job: Job) -> Expected:
-    return Expected(job.session, job.probe, job.line.tier, job.line.arm, job.answers)

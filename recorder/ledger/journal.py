@@ -7,7 +7,6 @@ takes nothing more, because a record with a hole is none.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import threading
 import time
@@ -22,6 +21,7 @@ from recorder.durable import sync_directory
 from recorder.ledger.chain import LEDGER, Reading, digest_of, encode, read, require_sound
 from recorder.ledger.entries import LedgerCut, Line, RunStart
 from recorder.ledger.state import State, fold_reading
+from recorder.lock import lock_alone
 from recorder.plain_file import read_plain
 from recorder.refusal import ExitCode, Refusal
 
@@ -153,7 +153,9 @@ def open_journal(directory: Path, clock: Callable[[], int] = milliseconds) -> It
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:
-        _lock(descriptor, directory)
+        lock_alone(
+            descriptor, f"{directory}: another driver writes its {LEDGER}: wait for it to end"
+        )
         if made:
             sync_directory(directory)
         reading = read(path.read_bytes())
@@ -181,13 +183,3 @@ def read_state(directory: Path) -> State | None:
     state, faults = fold_reading(read(data))
     require_sound(faults, str(path))
     return state
-
-
-def _lock(descriptor: int, directory: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise Refusal(
-            ExitCode.HELD,
-            f"{directory}: another driver writes its {LEDGER}: wait for it to end",
-        ) from error
