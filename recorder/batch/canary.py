@@ -47,7 +47,7 @@ def accept_canary(
 
 
 def _canary_of(directory: Path, state: State) -> tuple[str, ...]:
-    asked = next((run.canary for run in reversed(state.runs) if run.canary), None)
+    asked = state.canary
     if asked is None:
         raise Refusal(ExitCode.USAGE, f"{directory}: has no canary: there is nothing to accept")
     if state.accepted is not None:

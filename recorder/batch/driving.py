@@ -19,7 +19,7 @@ from requests.exceptions import RequestException
 
 from recorder import __version__
 from recorder.batch.admission import Admission, Priced, Refused, caps_of, no_room
-from recorder.batch.assembling import ASSEMBLED, assemble_batch, withdraw
+from recorder.batch.assembling import ASSEMBLED, SESSIONS, assemble_batch, withdraw
 from recorder.batch.assembly import Kept, refuse_link
 from recorder.batch.attempts import refuse_lost, refuse_unexplained
 from recorder.batch.batch import (
@@ -61,7 +61,6 @@ from recorder.refusal import ExitCode, Interrupt, Refusal
 from recorder.session.leftovers import driver_identity, work_directory
 from recorder.workspace.place import outside_home, require_outside_corpus
 
-SESSIONS = "sessions"
 STOP_FILE = "stop"
 WRITTEN = ("plans", "arms", "arms/before", ASSEMBLED, "evidence")
 """Where a driver writes beside the directories of sessions, which go aside as it left them."""
@@ -272,16 +271,11 @@ class _Batch:
     @property
     def _canary(self) -> int | None:
         """How many sessions the batch's canary is, once it was asked for."""
-        return self.order.canary or self.spec.canary or self._asked_canary
-
-    @property
-    def _asked_canary(self) -> int | None:
-        """What the ledger says that it is; ``batch accept`` goes by that."""
-        return next((r.canary for r in reversed(self.journal.state.runs) if r.canary), None)
+        return self.order.canary or self.spec.canary or self.journal.state.canary
 
     def _unasked_canary(self) -> bool:
         """Whether a canary waits that the ledger does not know, its sessions having run before."""
-        return bool(self._waiting_canary()) and self._canary != self._asked_canary
+        return bool(self._waiting_canary()) and self._canary != self.journal.state.canary
 
     def _waiting_canary(self) -> tuple[str, ...]:
         """The sessions of a canary that nobody accepted yet."""

@@ -7,14 +7,16 @@ an attempt that was given up, and of one that another followed, stays in the sum
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import chain
 
 import msgspec
 
 from recorder.batch.pinned import PinnedLine
 from recorder.ledger.entries import Estimated, Reported, Tokens, Unknown
-from recorder.ledger.state import Attempt, State
+from recorder.ledger.state import Attempt, State, spending_of
 
 _LINE = re.compile(r"L([0-9]+)-")
 
@@ -105,48 +107,18 @@ def counted(attempt: Attempt) -> Decimal:
 
 
 def _sum(name: str, sessions: Sequence[Sequence[Attempt]]) -> Sum:
-    reported = estimated = Decimal(0)
-    unknown = unmeasured = number = 0
-    models: set[str] = set()
-    billing: dict[str, int] = {}
-    tokens = [0, 0, 0, 0]
-    for attempt in _each(sessions):
-        number += 1
-        match attempt.cost:
-            case Reported(usd=usd):
-                reported += usd
-            case Estimated(usd=usd):
-                estimated += usd
-            case Unknown(models=unpriced):
-                unknown += 1
-                models.update(unpriced)
-        if attempt.end is not None:
-            billing[attempt.end.billing] = billing.get(attempt.end.billing, 0) + 1
-        if attempt.tokens is None:
-            unmeasured += 1
-            continue
-        for place, count in enumerate(msgspec.structs.astuple(attempt.tokens)):
-            tokens[place] += count
+    attempts = list(chain.from_iterable(sessions))
+    spending = spending_of(attempts)
     return Sum(
         name=name,
-        sessions=sum(bool(attempts) for attempts in sessions),
-        attempts=number,
-        usd=reported + estimated,
-        reported_usd=reported,
-        estimated_usd=estimated,
-        unknown_calls=unknown,
-        unknown_models=tuple(sorted(models)),
-        tokens=_tokens(tokens),
-        unmeasured_calls=unmeasured,
-        billing=billing,
+        sessions=sum(bool(own) for own in sessions),
+        attempts=spending.attempts,
+        usd=spending.usd,
+        reported_usd=spending.reported_usd,
+        estimated_usd=spending.estimated_usd,
+        unknown_calls=spending.unknown_calls,
+        unknown_models=spending.unknown_models,
+        tokens=spending.tokens,
+        unmeasured_calls=spending.unmeasured_calls,
+        billing=Counter(attempt.end.billing for attempt in attempts if attempt.end is not None),
     )
-
-
-def _tokens(counts: Sequence[int]) -> Tokens:
-    read, written, cached, from_cache = counts
-    return Tokens(input=read, output=written, cache_write=cached, cache_read=from_cache)
-
-
-def _each(sessions: Iterable[Sequence[Attempt]]) -> Iterator[Attempt]:
-    for attempts in sessions:
-        yield from attempts

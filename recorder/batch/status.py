@@ -183,7 +183,7 @@ def status_of(state: State, now: float) -> Status:
 
 
 def _waiting_canary(state: State, totals: Totals) -> int | None:
-    asked = next((run.canary for run in reversed(state.runs) if run.canary), None)
+    asked = state.canary
     if asked is None or state.accepted is not None:
         return None
     return asked if totals.recorded + totals.failed + totals.left_out >= asked else None

@@ -99,6 +99,59 @@ class Attempt:
         return "unended"
 
 
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What attempts cost, each once, in dollars; ``unknown_calls`` have no figure, and
+    ``unmeasured_calls`` no tokens."""
+
+    attempts: int
+    reported_usd: Decimal
+    estimated_usd: Decimal
+    unknown_calls: int
+    unknown_models: tuple[str, ...]
+    tokens: Tokens
+    unmeasured_calls: int
+
+    @property
+    def usd(self) -> Decimal:
+        return self.reported_usd + self.estimated_usd
+
+
+def spending_of(attempts: Iterable[Attempt]) -> Spending:
+    """The one sum over attempts: of a batch, or of any part of it."""
+    reported = estimated = Decimal(0)
+    models: set[str] = set()
+    number = unknown = unmeasured = 0
+    sums = [0, 0, 0, 0]
+    for attempt in attempts:
+        number += 1
+        match attempt.cost:
+            case Reported(usd=usd):
+                reported += usd
+            case Estimated(usd=usd):
+                estimated += usd
+            case Unknown(models=unpriced):
+                unknown += 1
+                models.update(unpriced)
+        tokens = attempt.tokens
+        if tokens is None:
+            unmeasured += 1
+            continue
+        sums[0] += tokens.input
+        sums[1] += tokens.output
+        sums[2] += tokens.cache_write
+        sums[3] += tokens.cache_read
+    return Spending(
+        attempts=number,
+        reported_usd=reported,
+        estimated_usd=estimated,
+        unknown_calls=unknown,
+        unknown_models=tuple(sorted(models)),
+        tokens=Tokens(input=sums[0], output=sums[1], cache_write=sums[2], cache_read=sums[3]),
+        unmeasured_calls=unmeasured,
+    )
+
+
 @dataclass
 class State:
     """A batch as its ledger tells it. ``sessions``: every session's attempts, in order."""
@@ -121,6 +174,11 @@ class State:
     @property
     def jobs(self) -> int:
         return self.runs[-1].jobs if self.runs else 0
+
+    @property
+    def canary(self) -> int | None:
+        """How many sessions ran first and alone, by the latest run that asked for that."""
+        return next((run.canary for run in reversed(self.runs) if run.canary), None)
 
     def latest(self, session: str) -> Attempt | None:
         attempts = self.sessions.get(session)
@@ -219,28 +277,7 @@ class State:
             latest = attempts[-1]
             count[latest.standing] += 1
             unspent += latest.standing == "unended" and latest.requests == 0
-        reported = estimated = Decimal(0)
-        models: set[str] = set()
-        unknown = unmeasured = attempts_made = 0
-        sums = [0, 0, 0, 0]
-        for attempt in self.attempts():
-            attempts_made += 1
-            match attempt.cost:
-                case Reported(usd=usd):
-                    reported += usd
-                case Estimated(usd=usd):
-                    estimated += usd
-                case Unknown(models=unpriced):
-                    unknown += 1
-                    models.update(unpriced)
-            tokens = attempt.tokens
-            if tokens is None:
-                unmeasured += 1
-                continue
-            sums[0] += tokens.input
-            sums[1] += tokens.output
-            sums[2] += tokens.cache_write
-            sums[3] += tokens.cache_read
+        spending = spending_of(self.attempts())
         total = self.jobs if jobs is None else jobs
         over = count["recorded"] + count["failed"] + count["left-out"]
         uncertain = count["unended"] - unspent
@@ -250,14 +287,14 @@ class State:
             left_out=count["left-out"],
             uncertain=uncertain,
             remaining=total - over - uncertain,
-            attempts=attempts_made,
-            usd=reported + estimated,
-            reported_usd=reported,
-            estimated_usd=estimated,
-            unknown_calls=unknown,
-            unknown_models=tuple(sorted(models)),
-            tokens=Tokens(input=sums[0], output=sums[1], cache_write=sums[2], cache_read=sums[3]),
-            unmeasured_calls=unmeasured,
+            attempts=spending.attempts,
+            usd=spending.usd,
+            reported_usd=spending.reported_usd,
+            estimated_usd=spending.estimated_usd,
+            unknown_calls=spending.unknown_calls,
+            unknown_models=spending.unknown_models,
+            tokens=spending.tokens,
+            unmeasured_calls=spending.unmeasured_calls,
         )
 
 
