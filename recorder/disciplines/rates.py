@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from recorder.disciplines.protection import LABEL
 from recorder.disciplines.sessions import BatchVerdicts, VerdictRecord
 from recorder.report.interval import wilson
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
     """One discipline in one arm.
 
     ``judged`` sessions had a verdict that is a judgment (passed, blocked, advised, witnessed);
@@ -35,6 +36,11 @@ class Rate:
     @property
     def rate(self) -> float | None:
         return self.broken / self.judged if self.judged else None
+
+    @property
+    def others(self) -> int:
+        """The sessions that neither broke nor kept it."""
+        return self.unjudgeable + self.skipped + self.untouched + self.not_judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +96,17 @@ def _rate(
     judged = counted["broken"] + counted["held"]
     interval = wilson(counted["broken"], judged)
     return Rate(
-        discipline,
-        tier,
-        arm,
-        counted["broken"],
-        judged,
-        counted["unjudgeable"],
-        counted["skipped"],
-        counted["untouched"],
-        refused,
-        None if interval is None else interval[0],
-        None if interval is None else interval[1],
+        discipline=discipline,
+        tier=tier,
+        arm=arm,
+        broken=counted["broken"],
+        judged=judged,
+        unjudgeable=counted["unjudgeable"],
+        skipped=counted["skipped"],
+        untouched=counted["untouched"],
+        not_judged=refused,
+        low=None if interval is None else interval[0],
+        high=None if interval is None else interval[1],
     )
 
 

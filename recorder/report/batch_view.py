@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from recorder.disciplines.rates import Rate as DisciplineRate
 from recorder.plan.reading import PlannedProbe, PlanText
 from recorder.report.interval import wilson
 from recorder.report.session_view import Shared
 from recorder.report.view import (
     OUTCOMES,
     BatchView,
-    DisciplineRate,
     Fact,
     HostView,
     LineView,

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from recorder.disciplines.rates import rates_by_arm
+from recorder.disciplines.rates import Rate, rates_by_arm
 from recorder.disciplines.sessions import BatchVerdicts, SessionVerdicts
 from recorder.plain_file import decode
-from recorder.report.view import BreakView, CallView, DisciplineRate
+from recorder.report.view import BreakView, CallView
 from recorder.report.visible import one_line
 from recorder.stream.observation import Observation
 
@@ -71,21 +71,14 @@ def marked(calls: Sequence[CallView], breaks: Sequence[BreakView]) -> tuple[Call
     )
 
 
-def discipline_rates(batch: BatchVerdicts) -> tuple[DisciplineRate, ...]:
-    """Of each discipline and arm how many of the sessions that were judged broke it."""
+def discipline_rates(batch: BatchVerdicts) -> tuple[Rate, ...]:
+    """The rates by arm, with names that stand in one line."""
     return tuple(
-        DisciplineRate(
+        msgspec.structs.replace(
+            rate,
             discipline=one_line(rate.discipline),
             tier=one_line(rate.tier),
             arm=one_line(rate.arm),
-            broken=rate.broken,
-            judged=rate.judged,
-            unjudgeable=rate.unjudgeable,
-            skipped=rate.skipped,
-            untouched=rate.untouched,
-            not_judged=rate.not_judged,
-            low=rate.low,
-            high=rate.high,
         )
         for rate in rates_by_arm(batch)
     )

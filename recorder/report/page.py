@@ -20,10 +20,11 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from recorder import __version__
+from recorder.disciplines.rates import Rate as DisciplineRate
 from recorder.report.comparison_view import ComparisonView
 from recorder.report.libraries import Libraries
 from recorder.report.limits import SMALLER, trimmed
-from recorder.report.view import BatchView, DisciplineRate, Rate
+from recorder.report.view import BatchView, Rate
 
 PAGE_BYTES = 3_000_000
 

@@ -14,11 +14,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from recorder.disciplines.rates import Rate as DisciplineRate
 from recorder.report.view import (
     OUTCOMES,
     BatchView,
     CallView,
-    DisciplineRate,
     Fact,
     FileView,
     Mark,

@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from recorder.disciplines.rates import Rate as DisciplineRate
+
 Outcome = Literal["recorded", "capped", "refused", "unfinished", "not run", "unreadable"]
 Mark = Literal["given", "normalised", "disagrees", "not joined"]
 
@@ -166,31 +168,6 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     low: float | None
     high: float | None
-
-
-class DisciplineRate(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of an arm's judged sessions broke a discipline; ``low`` and ``high`` are Wilson's.
-
-    The other sessions are counted apart: ``unjudgeable``, ``skipped`` in part, ``untouched`` (out
-    of its scope) and ``not_judged`` (refused).
-    """
-
-    discipline: str
-    tier: str
-    arm: str
-    broken: int
-    judged: int
-    unjudgeable: int
-    skipped: int
-    untouched: int
-    not_judged: int
-    low: float | None
-    high: float | None
-
-    @property
-    def others(self) -> int:
-        """The sessions that neither broke nor kept it."""
-        return self.unjudgeable + self.skipped + self.untouched + self.not_judged
 
 
 class LineView(msgspec.Struct, frozen=True, kw_only=True):
