@@ -120,19 +120,25 @@ def run_batch(
     order: Order,
 ) -> Report:
     """``drive`` on an engine."""
-    host = EngineHost(docker_host, spec, source, not_enforced, host_skills, given_of(spec))
-    return drive(spec, corpus, out, source, host, order)
+    given = given_of(spec)
+    host = EngineHost(docker_host, spec, source, not_enforced, host_skills, given)
+    return drive(spec, given, corpus, out, source, host, order)
 
 
 def drive(
-    spec: BatchSpec, corpus: Path, out: Path, source: Source, host: Host, order: Order
+    spec: BatchSpec,
+    given: Given,
+    corpus: Path,
+    out: Path,
+    source: Source,
+    host: Host,
+    order: Order,
 ) -> Report:
     """Run what is due of a batch, and assemble the lines that are whole.
 
     ``order.starting`` gets how many sessions are to run, before the first; ``order.ended`` how many
     of how many have ended.
     """
-    given = given_of(spec)
     require_model(spec.model, "model", given.policy)
     require_outside_corpus(out, corpus, "output directory")
     outside_home(out, "output directory")

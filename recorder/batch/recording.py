@@ -79,7 +79,7 @@ from recorder.session.sidecar import Credential, Upstream
 from recorder.session.upstream import PROVIDER_HOST
 from recorder.stream.init_check import all_init_faults
 from recorder.stream.observation import Observation, observe
-from recorder.stream.provider import Unknown, provider_members
+from recorder.stream.provider import ProviderMembers, Unknown, provider_members
 from recorder.stream.whole import require_whole
 from recorder.transcript.contract import Event, Identity
 from recorder.transcript.writer import event_yaml, transcript_markdown
@@ -335,20 +335,7 @@ def record(
                 f"session {job.session}: its result line states no cost, so the identity's "
                 "cost_cents would be a guess; see raw.jsonl",
             )
-        identity = Identity(
-            model=members.model,
-            served_version=members.served_version,
-            tree=job.line.members.tree,
-            lock=job.line.members.lock,
-            selection=job.line.members.selection,
-            read_set=job.line.members.read_set,
-            seed=job.line.members.seed,
-            harness=job.line.members.harness,
-            tier=job.line.tier,
-            arm=job.line.arm,
-            at=datetime.datetime.now(datetime.UTC).date().isoformat(),
-            cost_cents=cost,
-        )
+        identity = identity_of(job.line, members, cost)
     except Refusal as met:
         # What was recorded is kept and the refusal is part of it; the caller exits with its code.
         refusal = met
@@ -392,6 +379,24 @@ def record(
         dollars=None if result is None else result.cost_dollars,
         failure=failure_of(observation),
         changes=changes,
+    )
+
+
+def identity_of(line: Line, members: ProviderMembers, cost_cents: int) -> Identity:
+    """A session's part of its line's identity, of today."""
+    return Identity(
+        model=members.model,
+        served_version=members.served_version,
+        tree=line.members.tree,
+        lock=line.members.lock,
+        selection=line.members.selection,
+        read_set=line.members.read_set,
+        seed=line.members.seed,
+        harness=line.members.harness,
+        tier=line.tier,
+        arm=line.arm,
+        at=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        cost_cents=cost_cents,
     )
 
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 
+from recorder.batch.before import TEXT_BYTES
 from recorder.report.visible import visible
 
-# A longer text is named and not compared: difflib's time grows with the square of the lines.
-TEXT_BYTES = 1 << 18
 LINE_WIDTH = 500
 
 

@@ -24,6 +24,7 @@ from typing import Protocol
 
 from recorder.batch.batch import Source
 from recorder.batch.driving import Order, drive
+from recorder.batch.given import given_of
 from recorder.batch.runner import Host
 from recorder.batch.spec import BatchSpec, LineSpec
 from recorder.evidence.pricing import shipped_prices
@@ -133,6 +134,7 @@ def _drive(directory: Path, world: World, kill_at: int, parallel: int, clock_bac
         try:
             drive(
                 spec,
+                given_of(spec),
                 directory / "corpus",
                 directory / "out",
                 source,

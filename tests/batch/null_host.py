@@ -6,7 +6,6 @@ What a session does is its ``Act``, by its name and the attempt that it is.
 
 from __future__ import annotations
 
-import datetime
 import json
 import tempfile
 import threading
@@ -21,7 +20,8 @@ from msgspec import structs
 from proxy.egress import EgressLog
 from recorder.batch.batch import Source
 from recorder.batch.driving import Order, Report, drive
-from recorder.batch.recording import HaltedError, Job, Recorded, failure_of
+from recorder.batch.given import given_of
+from recorder.batch.recording import HaltedError, Job, Recorded, failure_of, identity_of
 from recorder.batch.runner import Images, Runner
 from recorder.batch.spec import BatchSpec, LineSpec
 from recorder.durable import write_durable
@@ -41,7 +41,6 @@ from recorder.refusal import ExitCode, Refusal
 from recorder.session.sidecar import Credential
 from recorder.stream.observation import observe
 from recorder.stream.provider import provider_members
-from recorder.transcript.contract import Identity
 from recorder.transcript.writer import event_yaml, transcript_markdown
 from recorder.transform.event import build_event
 from recorder.workspace.comparison import Changes
@@ -339,20 +338,7 @@ def recorded_of(job: Job, act: Act) -> Recorded:
     identity = None
     cost = None if act.dollars is None else round(Decimal(act.dollars) * 100)
     if refusal is None:
-        identity = Identity(
-            model=members.model,
-            served_version=members.served_version,
-            tree=job.line.members.tree,
-            lock=job.line.members.lock,
-            selection=job.line.members.selection,
-            read_set=job.line.members.read_set,
-            seed=job.line.members.seed,
-            harness=job.line.members.harness,
-            tier=job.line.tier,
-            arm=job.line.arm,
-            at=datetime.datetime.now(datetime.UTC).date().isoformat(),
-            cost_cents=cost or 0,
-        )
+        identity = identity_of(job.line, members, cost or 0)
         write_durable(directory / "event.yaml", event_yaml(event).encode())
         title = f"Session {job.session} of {job.probe}"
         text = transcript_markdown(title, {}, identity, statements([evidence]), [event])
@@ -405,4 +391,12 @@ class Batch:
 
     def run(self, host: NullHost | None = None, source: Source = PAID, **changes: object) -> Report:
         order = replace(Order(stop=threading.Event(), heartbeat=0), **changes)
-        return drive(self.spec, self.corpus, self.out, source, host or self.host(), order)
+        return drive(
+            self.spec,
+            given_of(self.spec),
+            self.corpus,
+            self.out,
+            source,
+            host or self.host(),
+            order,
+        )
