@@ -92,21 +92,11 @@ def read(data: bytes) -> Reading:
         if len(faults) > FAULTS:
             faults.append(LineFault(number, "is not read, nor is any after it"))
             break
-        try:
-            line = _DECODER.decode(text)
-        except RecursionError:
-            faults.append(LineFault(number, "is no line of a ledger: it is nested too deep"))
-            previous = digest_of(text)
-            continue
-        except msgspec.MsgspecError as error:
-            faults.append(LineFault(number, f"is no line of a ledger: {error}"))
+        line = _line_of(text)
+        if isinstance(line, str):
+            faults.append(LineFault(number, line))
             previous = digest_of(text)
             sequence += 1
-            continue
-        if not all(map(_is_spendable, _figures(line))):
-            # Left out, because it could not be added to another.
-            faults.append(LineFault(number, "holds a sum of dollars that nobody can have spent"))
-            previous = digest_of(text)
             continue
         # A line that was cut can be the first of all: it is of the run that was about to begin.
         due = run + 1 if isinstance(line, RunStart) else max(run, 1)
@@ -126,6 +116,20 @@ def read(data: bytes) -> Reading:
         first = first or previous
         found.append(line)
     return Reading(tuple(found), len(whole) + len(newline), torn, first, previous, tuple(faults))
+
+
+def _line_of(text: bytes) -> Line | str:
+    """A line, or the rule for which it is left out."""
+    try:
+        line = _DECODER.decode(text)
+    except RecursionError:
+        return "is no line of a ledger: it is nested too deep"
+    except msgspec.MsgspecError as error:
+        return f"is no line of a ledger: {error}"
+    # One that could not be added to another would end whoever sums them.
+    if not all(map(_is_spendable, _figures(line))):
+        return "holds a sum of dollars that nobody can have spent"
+    return line
 
 
 def _figures(line: Line) -> Iterator[Decimal]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -142,9 +143,9 @@ class Journal:
 def open_journal(directory: Path, clock: Callable[[], int] = milliseconds) -> Iterator[Journal]:
     """The ledger of a batch's directory, made where there is none, its torn tail cut.
 
-    Refusal 19 for one that is corrupt or a link, 20 while another driver has it. The caller holds
-    the batch's lock; the ledger is locked too, because a lock file is easily taken for a stale one
-    and removed, and the ledger is not.
+    Refusal 19 for one that is corrupt, a link or no plain file, 20 while another driver has it. The
+    caller holds the batch's lock; the ledger is locked too, because a lock file is easily taken for
+    a stale one and removed, and the ledger is not.
     """
     path = directory / LEDGER
     if path.is_symlink():
@@ -153,12 +154,15 @@ def open_journal(directory: Path, clock: Callable[[], int] = milliseconds) -> It
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            # A pipe would have us wait for whoever fills it.
+            raise Refusal(ExitCode.CORRUPT, f"{path}: is no plain file, and a driver makes none")
         lock_alone(
             descriptor, f"{directory}: another driver writes its {LEDGER}: wait for it to end"
         )
         if made:
             sync_directory(directory)
-        reading = read(path.read_bytes())
+        reading = read(read_plain(path))
         state, faults = fold_reading(reading)
         require_sound(faults, str(path))
         with ThreadPoolExecutor(1) as writer:

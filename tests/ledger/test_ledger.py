@@ -17,8 +17,15 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec import structs
 
-from recorder.ledger.chain import digest_of, ledger_schema, read
-from recorder.ledger.entries import Caps, LedgerCut, SessionDecision
+from recorder.ledger.chain import digest_of, encode, ledger_schema, read
+from recorder.ledger.entries import (
+    START,
+    Caps,
+    Heartbeat,
+    LedgerCut,
+    Reported,
+    SessionDecision,
+)
 from recorder.ledger.journal import open_journal, read_state
 from recorder.ledger.schema import KINDS, made_schema
 from recorder.ledger.state import OrderError, State, fold, fold_reading
@@ -211,6 +218,42 @@ def test_a_ledger_is_its_owner_s_and_no_link(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="is a link") as refused, open_journal(tmp_path):
         pass
     assert refused.value.code == 19
+
+
+def test_a_ledger_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "ledger.jsonl")
+    with pytest.raises(Refusal, match="is no plain file") as refused, open_journal(tmp_path):
+        pass
+    assert refused.value.code == 19
+
+
+NOBODY_S_SUM = encode(
+    SessionDecision(
+        session="b", attempt=1, decision="again", reason="r", cost=Reported(Decimal("0.25"))
+    )
+)[:-1].replace(b"0.25", b"1E+999999999")
+
+
+@pytest.mark.parametrize(
+    ("unread", "rule"),
+    [
+        (b"{", "is no line of a ledger"),
+        (b'{"x":' + b"[" * 100_000, "nested too deep"),
+        (NOBODY_S_SUM, "nobody can have spent"),
+    ],
+    ids=["no JSON", "too deep", "no sum"],
+)
+def test_a_line_that_cannot_be_read_is_one_fault(unread: bytes, rule: str) -> None:
+    data, previous = bytearray(), START
+    for number in range(1, 6):
+        line = run_start() if number == 1 else Heartbeat(running=number)
+        stamped = structs.replace(line, ts=1000, run=1, sequence=number, previous=previous)
+        text = unread if number == 3 else encode(stamped)[:-1]
+        data += text + b"\n"
+        previous = digest_of(text)
+    faults = read(bytes(data)).faults
+    assert [fault.number for fault in faults] == [3]
+    assert rule in faults[0].rule
 
 
 def test_a_line_is_on_disk_before_append_returns(
