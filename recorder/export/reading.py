@@ -18,7 +18,7 @@ from proxy.egress import read
 from recorder.evidence.corroboration_provider import Exchange, provider_witness
 from recorder.evidence.corroboration_stream import ShownBlock, stream_witness
 from recorder.evidence.document import Evidence
-from recorder.plain_file import decode
+from recorder.plain_file import decode, read_plain
 from recorder.refusal import ExitCode, Refusal
 from recorder.report.session_view import is_earlier_attempt
 from recorder.report.timeline import stamps_of
@@ -209,9 +209,12 @@ def _evidence(path: Path) -> Evidence:
 
 
 def _bytes(path: Path) -> bytes:
-    if path.is_symlink() or not path.is_file():
-        raise _corrupt(path, "is missing, or is no plain file")
-    return path.read_bytes()
+    try:
+        return read_plain(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _corrupt(path, "is missing, or is no plain file") from error
+    except OSError as error:
+        raise _corrupt(path, str(error.strerror)) from error
 
 
 def _text(path: Path) -> str:
