@@ -1,10 +1,9 @@
 """The lines of ledger.jsonl, one struct a kind. Pure.
 
-Members stand in JSON as they are named here, in camel case, as the record of
-https://obversa.ai/docs has them. Dollars are decimal text, never a float. ``ts`` is in
-milliseconds since 1970; ``run`` counts the drivers of the batch from 1; ``sequence`` is the line's
-own number; ``previous`` the digest of the line before it. The writer stamps these four: 0 is a line
-that was not written yet.
+Members stand in JSON as they are named here, in camel case. Dollars are decimal text, never a
+float. ``ts`` is in milliseconds since 1970; ``run`` counts the drivers of the batch from 1;
+``sequence`` is the line's own number; ``previous`` the digest of the line before it. The writer
+stamps these four: 0 is a line that was not written yet.
 """
 
 from __future__ import annotations

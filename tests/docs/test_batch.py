@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from recorder.batch.halts import EXPIRY, FAILURES, RULES
 from recorder.batch.spec import spec_schema
-
-BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+from tests.docs.blocks import blocks_of, run_block
 
 
 def text_of(project: Path) -> str:
@@ -24,20 +22,12 @@ def text_of(project: Path) -> str:
 def test_the_commands_run_as_written(
     project: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    blocks = BLOCK.findall(text_of(project))
+    blocks = blocks_of(project / "docs" / "batch.md")
     assert len(blocks) == 2
     out = tmp_path_factory.mktemp("batch-doc")
     said = []
     for block in blocks:
-        ended = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            cwd=project,
-            env={**os.environ, "OUT": str(out)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ended = run_block(project, block, {**os.environ, "OUT": str(out)})
         assert ended.returncode == 0, ended.stderr
         said.append((ended.stdout, ended.stderr))
     (stopped, why), (accepted, waited) = said

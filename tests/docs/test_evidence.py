@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,26 +12,19 @@ import pytest
 
 from recorder.evidence.signing import key_id, read_public
 from recorder.evidence.verification import SIGNER
+from tests.docs.blocks import blocks_of, run_block
 from tests.evidence_signing.conftest import copy, signed, signing_key
 
 __all__ = ["copy", "signed", "signing_key"]
 
 pytestmark = pytest.mark.engine
 
-BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SIGNATURE, KEY, FILES, LOGS, LEDGER, RUN, CALL = range(7)
 
 
 def ran(project: Path, number: int, batch: Path) -> subprocess.CompletedProcess[str]:
-    block = BLOCK.findall((project / "docs" / "evidence.md").read_text())[number]
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block],
-        env={"PATH": os.environ["PATH"], "BATCH": str(batch), "HOME": "/nonexistent"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"PATH": os.environ["PATH"], "BATCH": str(batch), "HOME": "/nonexistent"}
+    return run_block(project, blocks_of(project / "docs" / "evidence.md")[number], environment)
 
 
 def test_every_command_says_that_an_untouched_batch_is_whole(project: Path, signed: Path) -> None:

@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-
-
-def blocks(project: Path) -> list[str]:
-    return BLOCK.findall((project / "README.md").read_text())
+from tests.docs.blocks import blocks_of, run_block
 
 
 @pytest.mark.engine
 def test_the_readmes_commands_run_as_written(
     project: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    commands = [block for block in blocks(project) if not block.startswith("make")]
+    commands = [block for block in blocks_of(project / "README.md") if not block.startswith("make")]
     assert commands
     out = tmp_path_factory.mktemp("readme")
     for block in commands:
-        ended = subprocess.run(
-            ["bash", "-euc", block],
-            cwd=project,
-            env={**os.environ, "OUT": str(out)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ended = run_block(project, block, {**os.environ, "OUT": str(out)})
         assert ended.returncode == 0, ended.stderr
     assert (out / "sessions" / "rehearsed" / "record.md").exists()
 

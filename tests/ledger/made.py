@@ -6,6 +6,8 @@ from decimal import Decimal
 from itertools import count
 from pathlib import Path
 
+from msgspec import structs
+
 from recorder.ledger.entries import (
     BatchAccept,
     Caps,
@@ -13,7 +15,6 @@ from recorder.ledger.entries import (
     FileChange,
     Heartbeat,
     Line,
-    Reported,
     RunAbort,
     RunEnd,
     RunHalt,
@@ -28,6 +29,7 @@ from recorder.ledger.entries import (
 )
 from recorder.ledger.journal import open_journal
 from recorder.ledger.state import State
+from tests.batch import ledgers
 
 DIGEST = "sha256:" + "3" * 64
 TOKENS = Tokens(input=1, output=2, cache_write=3, cache_read=4)
@@ -35,26 +37,12 @@ CAPS = Caps(batch=Decimal(5), session=None, tiers={"campaign": Decimal("2.50")})
 
 
 def started(session: str, attempt: int = 1) -> SessionStart:
-    return SessionStart(
-        session=session, attempt=attempt, why="first", slot=0, uid=1000, reserved=Decimal("0.50")
-    )
+    return structs.replace(ledgers.start(session, attempt), uid=1000)
 
 
 def ended(session: str, attempt: int = 1, code: int = 0) -> SessionEnd:
-    return SessionEnd(
-        session=session,
-        attempt=attempt,
-        outcome="refused" if code else "recorded",
-        code=code,
-        capped=False,
-        failure=None,
-        cost=Reported(Decimal("0.25")),
-        billing="api",
-        tokens=TOKENS,
-        requests=2,
-        duration_ms=1500,
-        files={"raw.jsonl": DIGEST},
-    )
+    end = ledgers.end(session, attempt, code=code, tokens=TOKENS, requests=2)
+    return structs.replace(end, duration_ms=1500, files={"raw.jsonl": DIGEST})
 
 
 def run_start(jobs: int = 3) -> RunStart:
