@@ -9,6 +9,8 @@ missing=()
 for program in chromium jq openssl; do
     command -v "$program" >/dev/null || missing+=("$program")
 done
+# What the browser's driver is linked with, and a minimal system does not have.
+compgen -G '/usr/lib/*/libatomic.so.1' >/dev/null || missing+=(libatomic1)
 [ ${#missing[@]} -gt 0 ] || exit 0
 case " ${missing[*]} " in *' chromium '*) missing+=(fonts-dejavu-core) ;; esac
 printf 'setup: installing %s, for the tests\n' "${missing[*]}"
